@@ -1,8 +1,8 @@
-"""Backlog of tasks: those that were read ahead, and those whose episodes are under way. Pure.
+"""Backlog of tasks: those read ahead, and those whose episodes are under way. Pure.
 
-The progress of a partition, which the feed commits, has two offsets. Behind `begun` no task was
-started, so those belong to the next process. Before `ended` all tasks are over. A task between the
-two was started by the process that committed it. After a crash, a successor closes its session.
+The feed commits each partition's progress, which is two offsets. All tasks before `ended` are over.
+The tasks from `begun` on were not started, so they belong to the next process. The process that
+committed the progress started those in between. After a crash, a successor closes their sessions.
 """
 
 from collections import defaultdict, deque
@@ -14,21 +14,21 @@ from seamlessflow.infra.kafka.client import LogPartition, Received
 
 
 class Progress(NamedTuple):
-    """Progress of a partition: both are offsets of the next task."""
+    """A partition's progress: the offset of the next task to end, and of the next to begin."""
 
     ended: int
     begun: int
 
 
 class Place(NamedTuple):
-    """Place of a task in the log."""
+    """A task's place in the log."""
 
     partition: LogPartition
     offset: int
 
 
 def place_of(item: Received) -> Place:
-    """Return the place of a record."""
+    """Return a record's place."""
     return Place((item.topic, item.partition), item.offset)
 
 
@@ -39,7 +39,7 @@ class _Owned:
     popped: int
     """Offset of the next task to start here."""
     inherited: int
-    """Offset before which a predecessor started the tasks."""
+    """A predecessor started the tasks before this offset."""
 
     def progress(self, running: Iterable[int]) -> Progress:
         ended = min([*running, self.popped])
@@ -47,13 +47,13 @@ class _Owned:
 
 
 class Backlog:
-    """Queue of tasks in the order in which they were read, and the progress of partitions."""
+    """Queue of tasks in reading order, and the progress of each partition."""
 
     def __init__(self) -> None:
         self._waiting: deque[Received] = deque()
         self._owned: dict[LogPartition, _Owned] = {}
         self._running: defaultdict[LogPartition, set[int]] = defaultdict(set)
-        """Tasks whose episodes are under way here, also of partitions that have gone."""
+        """Offsets of tasks under way here, also in partitions that went to another process."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -61,7 +61,7 @@ class Backlog:
     def add_partition(self, partition: LogPartition, left: Progress) -> None:
         """Begin with a partition that its earlier owner left with this progress."""
         self._owned[partition] = _Owned(left.ended, left.begun)
-        # It may have been here before. Tasks that were handed over as ended do not come again.
+        # This process may have owned it before. Tasks handed over as ended do not come again.
         self._running[partition] = {
             offset for offset in self._running[partition] if offset >= left.ended
         }
@@ -108,7 +108,7 @@ class Backlog:
         return changed & self._owned.keys()
 
     def progress(self, partitions: Iterable[LogPartition]) -> Mapping[LogPartition, Progress]:
-        """Return the progress of partitions that are owned."""
+        """Return the progress of those partitions that this process owns."""
         return {
             partition: self._owned[partition].progress(self._running[partition])
             for partition in partitions
@@ -118,7 +118,7 @@ class Backlog:
     def drop(self, partitions: Iterable[LogPartition]) -> Mapping[LogPartition, Progress]:
         """Forget partitions that go to another process; return their progress.
 
-        Episodes that are under way here go on, so for the next owner they are over.
+        Episodes under way here go on, so the next owner counts their tasks as over.
         """
         gone = {
             partition: self._owned.pop(partition)

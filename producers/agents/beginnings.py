@@ -1,4 +1,4 @@
-"""Contract of what copies the beginnings of sessions that go on from ended ones.
+"""Contract for the code that copies the beginning of an ended session, for a fork of it.
 
 `recorded/fork/live.py` fulfils it: it knows how recorded sessions are read. Called by `episode.py`.
 """
@@ -22,10 +22,10 @@ class NoBeginning(SeamlessFlowError):
 
 
 class Beginnings(Protocol):
-    """Copies of beginnings of ended sessions, from the log of the run."""
+    """Source of beginnings: it copies them from ended sessions in the run's log."""
 
     def prefix(self, place: ParentPlace, mode: str) -> ForkedPrefix:
-        """Return the copy up to a place, for agents that begin in this mode.
+        """Return a copy of the session up to a place, for agents that begin in this mode.
 
         It waits for Kafka during an outage. Raises `NoBeginning`, and `KafkaUnavailable` once the
         process is asked to end.

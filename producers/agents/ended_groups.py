@@ -1,7 +1,7 @@
-"""Groups that need no further session: their agents are stopped, and no more of them are started.
+"""Groups that need no further session: their agents are stopped, and no more are started.
 
 With `pacing.redundancy` a group begins more samples than it needs. Its `GroupReady` or
-`GroupDropped` on `control` ends those that are left. Called by `episode.py` and `runner.py`.
+`GroupDropped` on `control` ends those left over. Called by `episode.py`, `play.py`, `runner.py`.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from seamlessflow.schemas.records import GroupDropped, GroupReady, Record
 from seamlessflow.schemas.topics import CONTROL
 
 MOST = 10_000
-"""Number of ended groups that are remembered; a task of an earlier one is played to its end."""
+"""Ended groups that are remembered. A task from an earlier one is played to its end."""
 
 
 class EndedGroups:
-    """The groups that ended last. Used from the event loop."""
+    """The latest groups that ended. Used from the event loop."""
 
     def __init__(self) -> None:
         self._ended: OrderedDict[str, None] = OrderedDict()
@@ -40,14 +40,14 @@ class EndedGroups:
             self._ended.popitem(last=False)
 
     async def until_end(self, group: str) -> None:
-        """Return once the group has ended; never, if nobody tells."""
+        """Return once `end` has named the group; until then wait without a limit."""
         if group not in self:
             event = self._waited_for.setdefault(group, asyncio.Event())
             await event.wait()
 
 
 def ended_by(records: Iterable[Record]) -> list[str]:
-    """Return the groups that these records of `control` end."""
+    """Return the groups that these records from `control` end."""
     return [record.group_id for record in records if isinstance(record, GroupReady | GroupDropped)]
 
 

@@ -1,4 +1,4 @@
-"""One episode: opens the sessions of a task, runs the agent, and closes them however it ended.
+"""One episode: opens a task's sessions, runs the agent, and closes them however it ended.
 
 A task has one session, or one for each of its roles. `runner.py` calls it for every task;
 `gateway_client/ending.py` decides what an ending means.
@@ -42,9 +42,9 @@ from seamlessflow.schemas.records import Task
 _log = logging.getLogger(__name__)
 _FORK_REFUSED = "fork_refused"
 _CLOSE_MARGIN_S = 600.0
-"""Time in which Kafka or a manager may be away at the end of a session."""
+"""Kafka or a manager may be away for this long at a session's end."""
 _ALL_OF_ITS_TIME = 0.9
-"""Share of its time that an agent must have had for its time-out to be its own doing."""
+"""An agent that had at least this share of its time caused its time-out itself."""
 _LEFT_BEHIND = CloseCall("aborted", "the process that ran the agent is gone", "infrastructure")
 _GIVEN_UP = CloseCall("aborted", "the session was not opened in time", "infrastructure")
 _ENDED = "seamlessflow_agents_tasks_total"
@@ -63,7 +63,7 @@ class Episodes:
         watched: WatchedRun | None = None,
         beginnings: Beginnings | None = None,
     ) -> None:
-        """`beginnings`: copies for sessions that go on from ended ones; without it none does."""
+        """`beginnings`: copies for sessions that go on from ended ones; without it, none can."""
         watched = watched or WatchedRun()
         self._settings = settings
         self._rules = EndingRules(
@@ -87,7 +87,7 @@ class Episodes:
         self._play.stop()
 
     async def close(self) -> None:
-        """Close the connections of agents and gateway client."""
+        """Close the connections of the agents and the gateway client."""
         await self._http.close()
         self._gateway.disconnect()
 
@@ -164,9 +164,9 @@ class Episodes:
     async def _without_all(
         self, sessions: Mapping[str, AgentSession], outcomes: Sequence[object]
     ) -> AgentCrashed | None:
-        """Close the sessions of an episode that lacks some; raise why it does, or return it."""
+        """Close the sessions that opened, since others did not; raise or return the reason."""
         refused = next((each for each in outcomes if isinstance(each, AgentCrashed)), None)
-        # What is refused stays refused, so that no further attempt could begin.
+        # What is refused stays refused, so a further attempt could not begin either.
         cause = "infrastructure" if refused is None else "setting"
         close = CloseCall("aborted", "another session of its episode was not opened", cause)
         for session in sessions.values():
@@ -182,14 +182,14 @@ class Episodes:
         endings: Mapping[str, Ending],
         gateway: GatewayClient,
     ) -> Mapping[str, Ending]:
-        """Assign the rewards; return the endings, which are others if one is refused."""
+        """Assign the rewards; return the endings. If a reward is refused, all become crashes."""
         name = ""
         try:
             for role, calls in calls_by_role(endings, self._rules).items():
                 name = sessions[role].session_id
                 for reward in calls.rewards:
                     await gateway.reward(name, reward)
-        except GatewayRefused as error:  # such as a reward of a turn that the session has not
+        except GatewayRefused as error:  # for example, the session has no such turn to reward
             if error.lasting:
                 raise
             _log.error("%s: %s", name, error)
@@ -213,7 +213,7 @@ class Episodes:
             return None
         except GatewayRefused as error:
             if not error.answered:
-                # The manager may carry the call out when it is back: no one else would close that.
+                # The manager may still open it when it is back, and no other caller closes it.
                 await self._close_left(name, _GIVEN_UP)
             if not _stays_refused(error):
                 raise
@@ -225,7 +225,7 @@ class Episodes:
         return self._session(name, task, opened)
 
     async def _begun(self, task: Task) -> Task:
-        """Return a task with the beginning of its session, if that goes on from an ended one.
+        """Return the task, with its session's beginning if that goes on from an ended one.
 
         Raises `NoBeginning`, and `KafkaUnavailable` once the process ends.
         """
@@ -244,12 +244,12 @@ class Episodes:
     ) -> AgentCrashed:
         """Open and close a session whose opening was refused: without one, the sample never ends.
 
-        `place`: the sample's place in its group, and nothing else that may have been refused.
+        `place`: the task with its place in its group, and without what may have been refused.
         """
         _log.error("%s: not opened, %s", name, reason)
         left_s = self._left_s(place)
         await gateway.open(name, place, self._settings.name, _CLOSE_MARGIN_S, left_s)
-        # No further attempt could begin otherwise.
+        # A further attempt could not begin either.
         await gateway.close(name, CloseCall("aborted", reason[:REASON_CHARACTERS], "setting"))
         return AgentCrashed(reason)
 
@@ -263,7 +263,7 @@ class Episodes:
         return await gateway.open(name, task, settings.name, longest_s, left_s, modules)
 
     def _left_s(self, task: Task) -> float:
-        """Return the time that a task has left; that in which its engines were away is added."""
+        """Return a task's remaining time, plus the time in which its engines were away."""
         policies = policies_of(task, self._settings.modules)
         stood_s = self._serving.stood_s(policies, task.issued_at_ms)
         return task.deadline_ms / 1000 - time.time() + stood_s
@@ -287,7 +287,7 @@ class Episodes:
 
 
 def _name(task: Task) -> str:
-    """Return the id of the session in which a task is worked on."""
+    """Return the id of a task's session."""
     return session_id(task.group_id, task.sample, task.attempt)
 
 
@@ -304,7 +304,7 @@ def _stays_refused(error: GatewayRefused) -> bool:
 
 
 def _place(task: Task) -> Task:
-    """Return the task with its place in its group alone."""
+    """Return the task with only its place in its group."""
     return replace(
         task,
         task_id="",

@@ -1,7 +1,7 @@
 """Cause of an agent's exception: infrastructure, a refused call, or agent and environment. Pure.
 
-Names and status codes are compared, so that no HTTP library has to be installed. This module needs
-the standard library alone: `environments/inside/host.py` reads it in the Python of other packages.
+It compares names and status codes, so that no HTTP library has to be installed. It needs only the
+standard library: `environments/inside/host.py` reads it in other packages' Python.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ def is_infrastructure_failure(error: BaseException) -> bool:
 
 
 def is_refused_call(error: BaseException) -> bool:
-    """Return True if a call was refused: its prompt was too long, say, or its turns were over."""
+    """Return True if a call was refused, for example a prompt too long or a turn too many."""
     return any(
         isinstance(status, int) and _REFUSED <= status < _SERVER_ERROR
         for link in _causes(error)

@@ -1,4 +1,4 @@
-"""The agent and the judge of an episode at work: each until its end, its limit or its group's end.
+"""An episode's agent and judge at work: each runs until its end, its limit or its group's end.
 
 `episode.py` opens the sessions before and closes them afterwards.
 """
@@ -38,12 +38,12 @@ from seamlessflow.schemas.records import Task
 
 _log = logging.getLogger(__name__)
 _LEAST_WAIT_S = 0.05
-"""Time between two looks at a clock that stands."""
+"""Time between two looks at a clock that stands still."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserCode:
-    """Code of the user, and the threads in which it runs."""
+    """The user's code, and the threads in which it runs."""
 
     agent: Agent
     judge: Callback | None
@@ -53,7 +53,7 @@ class UserCode:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """Facts of the run that a process reads beside its tasks.
+    """Facts about the run that a process reads beside its tasks.
 
     Unless a watch fills them, no group ends and all time counts.
     """
@@ -63,7 +63,7 @@ class WatchedRun:
 
 
 class Play:
-    """Calls of the user's code, for all episodes of a process."""
+    """Calls to the user's code, for all episodes of a process."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Play:
         self, task: Task, sessions: Mapping[str, AgentSession], limit_s: float, late: bool
     ) -> Mapping[str, Ending]:
         """Run the agent for at most `limit_s`, or until its group is complete without it; return
-        the ending of each session.
+        each session's ending.
         """
         of_agent = sessions.get(ALONE, sessions)
         name = next(iter(sessions.values())).session_id
@@ -113,7 +113,7 @@ class Play:
             return _all(sessions, _crashed(raised))
         try:
             results = results_of(call.result(), sessions)
-        except Exception as error:  # a mapping of the agent's may raise anything
+        except Exception as error:  # the agent's own mapping may raise anything
             return _all(sessions, AgentCrashed(description(error), bad_result=True))
         return {
             role: await self._judged(sessions[role].session_id, task.payload, result)
@@ -131,7 +131,7 @@ class Play:
     ) -> bool:
         """Return True once the call is over.
 
-        At the limit, by the clock, or if another future is done before, stop the call and return
+        If the clock reaches the limit, or another future is done first, stop the call and return
         False.
         """
         self._running.add(call)
@@ -151,7 +151,7 @@ class Play:
         return False
 
     async def _judged(self, session: str, payload: bytes, result: Result) -> Ending:
-        """Return the ending of an agent that returned a result, with the judge's rewards."""
+        """Return the ending after an agent's result, with the judge's rewards."""
         if self._judge is None:
             return AgentReturned(result)
         call = ContainedCall(self._judge_call(self._judge, payload, result))
@@ -182,8 +182,8 @@ def _unjudged(detail: str) -> Ending:
 
 
 def description(error: BaseException) -> str:
-    """Return the error with its traceback, as Python prints it. For a failed program or an
-    unreadable result, return the error's own words.
+    """Return the error with its traceback, as Python prints it. For a failed program or episode,
+    or a bad result, return only the error's own text.
     """
     if isinstance(error, CommandFailed | BadResult | EpisodeFailed | EnvironmentGone):
         return str(error)
@@ -191,7 +191,7 @@ def description(error: BaseException) -> str:
 
 
 def _crashed(error: BaseException) -> Ending:
-    # A rubric that raises behind an answer that was cut would else be trained as a reward of 0.
+    # Else a rubric that raises after a cut answer would be trained as reward 0.
     never_policys = isinstance(error, EpisodeFailed) and not error.refused
     return AgentCrashed(description(error), _infrastructure_failed(error), bad_result=never_policys)
 

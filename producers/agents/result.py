@@ -1,4 +1,4 @@
-"""Result of an agent, with that of its judge: the rewards that it gives, by name and source. Pure.
+"""An agent's result, with its judge's verdict: the rewards by name and source. Pure.
 
 `harness/session.py` has its form; `gateway_client/ending.py` decides what the rewards mean for the
 session.
@@ -11,11 +11,11 @@ from numbers import Complex, Real
 from typing import SupportsFloat, cast
 
 REWARD = "reward"
-"""Name of a reward that is given without one."""
+"""Name of a reward that is given without a name."""
 
 AGENT = "agent"
 JUDGE = "verifier"
-"""Sources of rewards that name none: the agent's and its judge's."""
+"""Sources of rewards that name no source: the agent's and its judge's."""
 
 LAST_LINE = "last_line"
 """Member for a program's last line if that line is no result."""
@@ -32,7 +32,7 @@ class BadResult(ValueError):
 class RewardCall:
     """One reward to assign; `response_id` names the judged turn, None stands for the session.
 
-    `final` marks the last reward of a session that then has all that it needs.
+    `final` marks a session's last reward: with it the session has all that it needs.
     """
 
     name: str
@@ -43,7 +43,7 @@ class RewardCall:
 
 
 def result_of(value: object) -> Result:
-    """Return what an agent returned as a mapping. Raises `BadResult`."""
+    """Return an agent's return value as a mapping. Raises `BadResult`."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -54,7 +54,7 @@ def result_of(value: object) -> Result:
 
 
 def judged(result: Result, verdict: object) -> Result:
-    """Return the result with its judge's rewards in place of the agent's with the same names.
+    """Return the result, where the judge's rewards replace the agent's with the same names.
 
     `verdict`: a number, or a mapping with rewards like an agent's. Raises `BadResult`.
     """
@@ -74,9 +74,9 @@ def judged(result: Result, verdict: object) -> Result:
 
 
 def rewards_of(result: Result, source: str = AGENT) -> list[RewardCall]:
-    """Return the rewards of a result, those of turns first and `reward` last; none is final.
+    """Return a result's rewards, those of turns first and `reward` last; none is final.
 
-    `source`: of those that name none. Raises `BadResult`.
+    `source`: for rewards that name no source. Raises `BadResult`.
     """
     rewards = list(_of_turns(result, source))
     for name, item in _members(result.get("rewards") or {}, "rewards"):
@@ -89,11 +89,11 @@ def rewards_of(result: Result, source: str = AGENT) -> list[RewardCall]:
 def as_reward(value: object) -> float:
     """Return a reward as a finite float. Raises `BadResult`.
 
-    Scalars of numpy, torch and their like are numbers, with and without an array around them.
+    Scalars from numpy, torch and similar libraries are numbers, with or without an array around.
     """
     try:
         number = float(cast(SupportsFloat, value)) if _is_number(value) else math.nan
-    except Exception:  # an int beyond floats, an array that is no scalar: `float` decides
+    except Exception:  # such as an int beyond floats: `float` decides
         number = math.nan
     if not math.isfinite(number):
         raise BadResult(f"a reward is a finite number, not {shown(value)}")
@@ -105,7 +105,7 @@ def _is_number(value: object) -> bool:
     if isinstance(value, str | bytes) or (
         isinstance(value, Complex) and not isinstance(value, Real)
     ):
-        return False  # numpy's also have `__float__`
+        return False  # numpy's strings and complex numbers also have `__float__`
     return hasattr(type(value), "__float__") and getattr(value, "ndim", 0) == 0
 
 

@@ -1,8 +1,8 @@
-"""Episodes by their roles: the session of each, the result of each, and their common end. Pure.
+"""Episodes by role: each role's session, each role's result, and their common end. Pure.
 
-A task that names roles is one episode: each role has a session of its own, with its own policy and
-group. What ends the episode without a result ends all of its sessions, so all of them are tried
-again together. Called by `episode.py` and `play.py`.
+A task that names roles is one episode: each role has its own session, with its own policy and
+group. What ends the episode without a result ends all its sessions, so all are tried again
+together. Called by `episode.py` and `play.py`.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,13 +19,13 @@ from seamlessflow.producers.agents.result import BadResult, Result, result_of, s
 from seamlessflow.schemas.records import Task
 
 ALONE = ""
-"""Role of the only session of an episode."""
+"""Role of an episode's only session."""
 _ROLE = "role"
-"""Name of the role among the metadata of its session."""
+"""Key of the role in its session's metadata."""
 
 
 def by_role(task: Task) -> Mapping[str, Task]:
-    """Return the task as each session has it; without roles it is that of the only one."""
+    """Return the task for each role's session; without roles, for the only session."""
     if not task.roles:
         return {ALONE: task}
     return {
@@ -41,14 +41,14 @@ def by_role(task: Task) -> Mapping[str, Task]:
 
 
 def policies_of(task: Task, modules: Mapping[str, str]) -> frozenset[str]:
-    """Return the policies that the agent of a task may call."""
+    """Return the policies that a task's agent may call."""
     if task.roles:
         return frozenset(role.policy for role in task.roles)
     return frozenset({task.policy, *modules.values()})
 
 
 def results_of(value: object, roles: Collection[str]) -> Mapping[str, Result]:
-    """Return the result of each role of what an agent returned. Raises `BadResult`."""
+    """Return each role's result from an agent's return value. Raises `BadResult`."""
     if ALONE in roles:
         return {ALONE: result_of(value)}
     results = {role: None for role in roles} if value is None else result_of(value)
@@ -61,7 +61,7 @@ def results_of(value: object, roles: Collection[str]) -> Mapping[str, Result]:
 def calls_by_role(endings: Mapping[str, Ending], rules: EndingRules) -> Mapping[str, ClosingCalls]:
     """Return the calls that end each session of an episode.
 
-    A session that ends without its rewards takes the others with it.
+    If one session ends without its rewards, the others do too.
     """
     calls = {role: closing_calls(ending, rules) for role, ending in endings.items()}
     failed = next((role for role in calls if calls[role].close.cause != "policy"), None)

@@ -40,11 +40,11 @@ from seamlessflow.schemas.topics import CONTROL, FLEET, TASKS
 _log = logging.getLogger(__name__)
 _CLOSING_S = 10.0
 _LOG_EVERY_CALL = ("httpx", "httpx2")
-"""Libraries of agents that log a line for each call."""
+"""Libraries in agents that log a line for each call."""
 
 
 MakeBeginnings = Callable[[KafkaSettings, Stopping], Beginnings]
-"""Makes what copies beginnings of ended sessions; it ends once the second is true."""
+"""Makes the source of beginnings, which gives up once the second argument returns True."""
 
 
 async def serve(
@@ -134,7 +134,7 @@ def _watches(
     running: "_RunningEpisodes",
     report: Report,
 ) -> list[ReaderThread | LoopWatch]:
-    """Begin to learn when engines serve, what blocks the event loop and, with redundancy, which
+    """Begin to watch when engines serve, what blocks the event loop and, with redundancy, which
     groups have ended. The readers call back in the event loop.
     """
     call = asyncio.get_running_loop().call_soon_threadsafe

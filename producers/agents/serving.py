@@ -1,9 +1,9 @@
-"""Time in which an engine can answer: the clock of an episode stands for the rest.
+"""Time in which an engine can answer: otherwise an episode's clock stands still.
 
 Else an agent would be charged for an engine that starts slowly, is away, or trains. An agent may
-call each policy of its session, so an engine of each is needed. Engines are known by the heartbeats
-of rollout processes on `fleet`. As long as there was none, all time counts.
-Called by `episode.py` and `runner.py`.
+call each policy of its session, so each policy needs an engine. Rollout processes' heartbeats on
+`fleet` say which engines are ready. Before the first heartbeat, all time counts.
+Called by `episode.py`, `play.py` and `runner.py`.
 """
 
 import time
@@ -20,7 +20,7 @@ from seamlessflow.schemas.records import Record, WorkerHeartbeat
 from seamlessflow.schemas.topics import FLEET
 
 VALID_S = 10.0
-"""Time for which a heartbeat counts."""
+"""A heartbeat counts for so long."""
 _BEATS = b"WorkerHeartbeat/"
 _ROLLOUT = "rollout"
 _READY = "ready"
@@ -29,12 +29,12 @@ _STANDS_KEPT = 1000
 
 @dataclass(slots=True)
 class _Clock:
-    """The time in which engines of some policies could all answer, and when they could not."""
+    """Clock for some policies: how long all had a ready engine, and when not all had one."""
 
     counted_to_s: float
     elapsed_s: float = 0.0
     stands: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_STANDS_KEPT))
-    """Begin and end of each, the oldest first."""
+    """Begin and end of each time it stood, the oldest first."""
 
     def advance(self, now_s: float, ready_until_s: float) -> None:
         """Count the time up to `now_s`; engines were ready until `ready_until_s`."""
@@ -52,7 +52,7 @@ class _Clock:
 
 
 class ServingTime:
-    """Seconds in which engines of all policies of a session were ready. In the event loop."""
+    """Seconds in which each of a session's policies had a ready engine. In the event loop."""
 
     def __init__(
         self,
@@ -64,26 +64,26 @@ class ServingTime:
         self._clocks: dict[frozenset[str], _Clock] = {}
         """By the policies that a session may call; none: any will do."""
         self._ready: dict[str, tuple[str, float]] = {}
-        """Policy of each ready worker, and until when its last heartbeat counts."""
+        """By worker that is ready: its policy, and until when its last heartbeat counts."""
         self._any_seen = False
         self._count(frozenset())
 
     def note(self, records: Iterable[Record]) -> None:
-        """Take in records of `fleet`."""
+        """Take in records from `fleet`."""
         for record in records:
             if isinstance(record, WorkerHeartbeat) and record.process == _ROLLOUT:
                 self._note(record)
 
     def elapsed_s(self, policies: Iterable[str] = ()) -> float:
-        """Return the seconds in which an engine of each policy could answer, since the first call
-        for them.
+        """Return the seconds in which each policy had an engine that could answer.
 
-        Without policies these are the seconds of any engine, since the beginning.
+        They count from the first call for these policies. Without policies, any engine will do, and
+        they count from the beginning.
         """
         return self._count(frozenset(policies)).elapsed_s
 
     def stood_s(self, policies: Iterable[str], since_ms: int) -> float:
-        """Return the seconds since then in which that clock stood, as far as it is known."""
+        """Return how long that clock stood still since then, as far as it is known."""
         since_s = self._clock() - (self._wall_clock_ms() - since_ms) / 1000
         return self._count(frozenset(policies)).stood_s(since_s)
 
@@ -95,7 +95,7 @@ class ServingTime:
         return clock
 
     def _ready_until_s(self, policies: frozenset[str]) -> float:
-        """Return until when an engine of each policy is ready."""
+        """Return until when each policy has a ready engine."""
         if not policies:
             return max((until_s for _, until_s in self._ready.values()), default=0.0)
         return min(
@@ -108,7 +108,7 @@ class ServingTime:
 
     def _note(self, beat: WorkerHeartbeat) -> None:
         for policies in self._clocks:
-            self._count(policies)  # what was before it does not follow from it
+            self._count(policies)  # the heartbeat says nothing about the time before it
         self._any_seen = True
         if beat.state == _READY:
             age_s = max(0, self._wall_clock_ms() - beat.at_ms) / 1000

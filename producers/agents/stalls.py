@@ -1,13 +1,13 @@
-"""Agents that stall their process: they block the event loop, or go on behind their end.
+"""Agents that stall their process: they block the event loop, or go on after their end.
 
-One that blocks the loop holds up all sessions of its process. A function that is `async` and
-computes or waits without `await` does so. The launcher ends a process that stands still for
-`restarts.frozen_s`; the watch names the place in the code long before.
+An `async` function that computes, or waits without `await`, blocks the event loop. It holds up all
+sessions in its process. The launcher ends a process that stands still for `restarts.frozen_s`; the
+watch names the place in the code long before.
 
-Agents that ignore the request to end are reported and counted, and in the end cause a new start.
-Their sessions are closed and their places free; what they still hold is memory and a thread. A
-process in which as many are left as it may run at once ends with a passing fault. Its supervisor
-starts another. Called by `episode.py` and `runner.py`.
+Agents that ignore the request to end are reported and counted. Their sessions are closed and their
+places are free, but they still hold memory and a thread. Once as many of them are left as the
+process may run at once, the process ends with a passing fault. Its supervisor then starts another.
+Called by `play.py` and `runner.py`.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.records import ProgressStalled
 
 _LIMIT_S = 5.0
-"""Time for which the loop may stand still without a notice."""
+"""The loop may stand still for so long without a notice."""
 _LOOKS = 5
 """Looks within that time."""
 _ADVICE = "await there, or make the agent a plain function, which has a thread of its own"
@@ -36,7 +36,7 @@ _IMPORT_ADVICE = "import at the top of the agent's file, which is loaded before 
 _IMPORTLIB = "<frozen importlib"
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
 END_GRACE_S = 5.0
-"""Time that an agent has to end once it was told to."""
+"""Time that an agent has to end once it was asked to."""
 _log = logging.getLogger(__name__)
 
 Report = Callable[[ProgressStalled], object]
@@ -44,10 +44,10 @@ StillRuns = Callable[[], bool]
 
 
 class LoopWatch:
-    """Thread that looks if the running event loop goes on. It tells each place once."""
+    """Thread that checks whether the running event loop goes on. It reports each place once."""
 
     def __init__(self, notice: Callable[[str], object], limit_s: float = _LIMIT_S) -> None:
-        """Call `notice`, in the thread, with what the loop does when it stands for `limit_s`."""
+        """Call `notice`, in the thread, with what blocks the loop once it stands for `limit_s`."""
         self._notice = notice
         self._limit_s = limit_s
         self._went_on_s = time.monotonic()
@@ -90,7 +90,7 @@ class LoopWatch:
 
 
 class AgentsGoOn(SeamlessFlowError):
-    """As many agents go on behind their end as this process may run."""
+    """As many agents go on after their end as this process may run."""
 
     lasting = False
 
@@ -103,7 +103,7 @@ class AgentsGoOn(SeamlessFlowError):
 
 
 class Leftovers:
-    """Agents that go on behind their end, by session. Used from the event loop."""
+    """Agents that go on after their end, by session. Used from the event loop."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Leftovers:
         self._watches: set[asyncio.Task[None]] = set()
 
     def watch(self, session: str, still_runs: StillRuns) -> None:
-        """Look after the grace if the agent of a session, told to end just now, has ended."""
+        """Check after the grace whether a session's agent, just asked to end, has ended."""
         watch = asyncio.get_running_loop().create_task(self._look(session, still_runs))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
@@ -142,9 +142,9 @@ class Leftovers:
 
 
 def place_of(running: Sequence[FrameSummary]) -> str:
-    """Return where frames, the innermost first, are in a file; nothing if there are none.
+    """Return the file and line that frames, the innermost first, are at; empty without frames.
 
-    Code of a library counts where it was called, as a rule in the agent's own file.
+    For library code this is where it was called, usually in the agent's own file.
     """
     in_files = [frame for frame in running if not frame.filename.startswith("<")] or running
     if not in_files:
@@ -154,13 +154,13 @@ def place_of(running: Sequence[FrameSummary]) -> str:
 
 
 def advice_for(running: Sequence[FrameSummary]) -> str:
-    """Return what to do about them: nothing can be awaited in an import."""
+    """Return what to do about these frames: an import cannot await anything."""
     imports = any(frame.filename.startswith(_IMPORTLIB) for frame in running)
     return _IMPORT_ADVICE if imports else _ADVICE
 
 
 def _left_behind(process: str, session: str, count: int, now_ms: int) -> ProgressStalled:
-    """Return the report about an agent that goes on behind its end. Pure."""
+    """Return the report about an agent that goes on after its end. Pure."""
     grace_ms = round(1000 * END_GRACE_S)
     return ProgressStalled(
         at_ms=now_ms,

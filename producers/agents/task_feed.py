@@ -1,4 +1,4 @@
-"""Feed of tasks: reads `tasks` in a thread of its own and starts as many agents as are allowed.
+"""Task feed: reads `tasks` in its own thread and starts as many agents as are allowed.
 
 A task's start is committed before the task is started: this Kafka consumer group never starts it a
 second time. If a process dies with started tasks, the next owner of their partitions reads them
@@ -45,9 +45,9 @@ class StartedTask:
 
 
 class AgentCapacity:
-    """Count of the agents that may still be started, and the tasks of those that have ended.
+    """Count of agents that may still be started, and the tasks that have ended.
 
-    The feed's thread reserves them, the event loop releases them.
+    The feed's thread reserves agents, the event loop releases them.
     """
 
     def __init__(self, count: int) -> None:
@@ -56,7 +56,7 @@ class AgentCapacity:
         self._changed = threading.Condition()
 
     def free(self, timeout_s: float = 0) -> int:
-        """Return how many agents may be started; wait up to `timeout_s` while the number is 0."""
+        """Return how many agents may be started; while it is 0, wait up to `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: self._free > 0, timeout_s)
             return self._free
@@ -120,9 +120,9 @@ class TaskFeed:
             self._writer.send(CONTROL.name, report, on_delivery=_log_lost)
 
     def end(self) -> None:
-        """Start no more tasks, drain, leave the Kafka consumer group, and wait for all of it.
+        """Start no more tasks, drain, leave the Kafka consumer group, and wait for all that.
 
-        Tasks that are not over then are left to the next owner.
+        Tasks that are not over by then are left to the next owner.
         """
         self._ended.set()
         self._thread.join()
@@ -180,7 +180,7 @@ class TaskFeed:
         self._backlog.add(received)
 
     def _committed_of_assigned(self, reader: Reader) -> Mapping[LogPartition, tuple[int, str]]:
-        """Return what former owners committed, after an outage of any length."""
+        """Return what former owners committed, however long an outage lasts."""
         try:
             return reader.committed(self._assigned, WITHOUT_LIMIT)
         except KafkaUnavailable:
@@ -221,10 +221,10 @@ class TaskFeed:
         return True
 
     def _hand_over(self, reader: Reader, progress: Mapping[LogPartition, Progress]) -> None:
-        """Commit what the next owner of partitions has to know."""
+        """Commit what the partitions' next owner has to know."""
         try:
             self._commit(reader, progress)
-        except KafkaUnavailable as error:  # the next owner then ends sessions that go on here
+        except KafkaUnavailable as error:  # then the next owner ends sessions that go on here
             _log.warning("tasks under way were not handed over: %s", error)
 
     def _commit(

@@ -35,7 +35,7 @@ from seamlessflow.schemas.records import PolicyWeights
 from seamlessflow.schemas.topics import SESSIONS, Headers
 
 _REPORT_EVERY_S = 0.05
-"""Time in which deliveries are reported together: only their failures matter here."""
+"""Deliveries in so much time are reported together: only their failures matter here."""
 
 
 @contextmanager
@@ -108,8 +108,8 @@ def _fleet_reader(
 
 
 def load_parser(policy: PolicyWeights) -> MessageParser:
-    """Return the parser that fits the policy's prompts. Raises `RendererError`, also for another
-    tokenizer than the trainer published.
+    """Return the parser that fits the policy's prompts. Raises `RendererError`, also if the
+    tokenizer is not the one that the trainer published.
     """
     directory = policy.tokenizer_directory
     settings = RendererSettings.from_json(policy.renderer)
@@ -119,7 +119,7 @@ def load_parser(policy: PolicyWeights) -> MessageParser:
 
 
 def _hardware(settings: RolloutSettings) -> Mapping[str, float]:
-    """Return the facts about each device: those set, or the modelled device's."""
+    """Return the facts about each device: from the settings, or else from the device model."""
     mine = settings.rollout
     if mine.engine == "clock" and not mine.hardware:
         return hardware_named(settings.device_model.hardware).figures

@@ -20,7 +20,7 @@ from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
 
 ENGINE_DEADLINE_S = 120.0
-"""Time for a call to the engine's thread; loading a model is not such a call."""
+"""Time limit for a call to the engine's thread; loading a model is not such a call."""
 
 
 class WeightsUnsupported(SeamlessFlowError):
@@ -35,7 +35,7 @@ class WeightsUnsupported(SeamlessFlowError):
 
 
 class TorchEngines:
-    """The factory of engines that sample from the policy in this process."""
+    """Factory for engines that sample from the policy in this process."""
 
     whole_vocabulary = True
     loads_asleep = True
@@ -76,7 +76,7 @@ class TorchEngines:
 
 
 class VllmEngines:
-    """The factory of engines that sample from the policy, each in a server that it starts."""
+    """Factory for engines that sample from the policy, each in a server that it starts."""
 
     whole_vocabulary = False
     loads_asleep = False
@@ -104,7 +104,7 @@ class VllmEngines:
 
 
 class ScriptedEngines:
-    """The factory of engines with the same answer to every prompt; they read no file."""
+    """Factory for engines with the same answer to every prompt; they read no file."""
 
     whole_vocabulary = True
     loads_asleep = True
@@ -145,7 +145,7 @@ class ClockEngines:
         verify_full(weights)
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """Return an engine once weights would be loaded; its text is in tokens of the policy."""
+        """Return an engine once weights would be loaded; its text is in the policy's tokens."""
         answers = Answers(
             parser.encode(self._section.text), AnswerLengths(self._section, self._section.seed)
         )
@@ -187,7 +187,7 @@ class WeightsCheck:
 
 
 def verify_full(weights: PublishedWeights) -> None:
-    """Read and check every file of a whole model.
+    """Read and check every file in a whole model.
 
     Raises `WeightsInvalid` or `WeightsUnsupported`.
     """

@@ -1,13 +1,13 @@
-"""Service of the workers of one rollout process, each again after its engine was lost.
+"""Service for the workers in one rollout process. If one loses its engine, it is served anew.
 
-A process hosts several workers only for modelled devices. Each worker has a thread, and all else as
-in its own process: incarnation, Kafka clients, engine and main loop. An error of one ends the
-process, so all of them.
+A process hosts several workers only for modelled devices. Each worker has its own thread,
+incarnation, Kafka clients, engine and main loop. If one worker fails, the process ends, and with it
+all its workers.
 
 A lost engine is replaced in the same process, by a new one under a new incarnation. The turns under
 way were handed back by then and continue from their tokens, here or elsewhere. This is only for
-vLLM, which has a process of its own. If an engine in this process fails, the rest of the process
-cannot be trusted either. Its supervisor starts another one.
+vLLM, whose server is a separate process. If an engine inside this process fails, the rest of the
+process cannot be trusted either. Its supervisor then starts another process.
 """
 
 import logging
@@ -31,9 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 def serve_all(settings: RolloutSettings, stop: threading.Event) -> None:
-    """Serve all workers of the settings until `stop` is set.
+    """Serve all workers in the settings until `stop` is set.
 
-    Raises what `serve` raises of a single one; a thread's error reaches `infra/process.py`.
+    For a single worker, raises what `serve` raises. With several workers, each has a thread, and a
+    thread's error reaches `infra/process.py`.
     """
     workers = hosted(settings)
     if len(workers) == 1:
@@ -50,7 +51,7 @@ def serve_all(settings: RolloutSettings, stop: threading.Event) -> None:
 
 
 def hosted(settings: RolloutSettings) -> Sequence[RolloutSettings]:
-    """Return each worker's settings in a process. Raises `SettingsRejected`."""
+    """Return the settings for each worker in the process. Raises `SettingsRejected`."""
     mine = settings.rollout
     if mine.hosted and mine.engine != "clock":
         reason = "an engine with a device has its process to itself; only clock shares one"
@@ -63,7 +64,7 @@ def hosted(settings: RolloutSettings) -> Sequence[RolloutSettings]:
 def serve(settings: RolloutSettings, stop: threading.Event) -> None:
     """Run a rollout process until `stop` is set. Raises the error that ends it for good."""
     mine = settings.rollout
-    # First: a wrong setting shows at once, also where Kafka is waited for.
+    # First, so that a wrong setting shows at once, and not after a wait for Kafka.
     engines = engine_factory(settings)
     find_cluster(settings.kafka, _TOPICS, stop.is_set)
     restarts = Restarts(mine.vllm.restarts if mine.engine == "vllm" else 0)

@@ -1,6 +1,6 @@
-"""The main loop of a rollout process: one thread, one inbox, everything in the order it came.
+"""A rollout process's main loop: one thread, one inbox, everything in the order it came.
 
-The reader threads of slot and fleet fill the inbox. So do the engine's thread (dispatches to
+The reader threads for slot and fleet fill the inbox. So do the engine's thread (dispatches to
 advance at once), the device thread (moves' outcomes) and the producer's (failed deliveries).
 `RoleKeeper` and `Serving` decide what to do; moves that take time run on the device thread. Built
 by `bootstrap.py`. `Counts` has the process's metrics.
@@ -35,14 +35,14 @@ from seamlessflow.schemas.topics import PROMPTS
 
 
 class Counts:
-    """The counters of a rollout process. Main loop only."""
+    """A rollout process's counters. Main loop only."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._tokens = metrics.counter("seamlessflow_rollout_tokens_total")
 
     def count_record(self, record: DispatchOutput) -> None:
-        """Count a record of a turn that was sent to the log."""
+        """Count a turn's record that was sent to the log."""
         if not isinstance(record, TurnFailed):
             self._tokens.inc(len(record.token_ids) // TOKEN_BYTES)
         match record:
@@ -59,7 +59,7 @@ class Counts:
         self._metrics.counter("seamlessflow_rollout_records_lost_total").inc()
 
     def count_ignored(self, ignored: Counter[Ignored]) -> None:
-        """Count ignored records of the slot, by reason, and take them from `ignored`."""
+        """Count the slot's ignored records by reason, and take them out of `ignored`."""
         while ignored:
             reason, count = ignored.popitem()
             self._metrics.counter("seamlessflow_rollout_prompts_ignored_total", reason=reason).inc(
@@ -82,21 +82,21 @@ class Counts:
 
 
 GRACE_MS = 250
-"""Time after the role was given up in which turns that still come are handed back."""
+"""Turns that still come within this time after the role was given up are handed back."""
 
 STOP_MS = 120_000
-"""Time after which a process that has not ended in order ends with an error."""
+"""A process that has not ended in order after this time ends with an error."""
 
 DEVICE_CLOSE_S = 30.0
 FLUSH_S = 10.0
-"""Time for the delivery of the last records: Kafka may be unreachable for longer than that."""
+"""Time limit to deliver the last records: Kafka may be unreachable for longer."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """The report that a record of a turn did not reach the log."""
+    """The report that a turn's record did not reach the log."""
 
     live: LiveDispatch
     error: DeliveryFailed
@@ -112,7 +112,7 @@ WorkerInbox = Inbox[InboxItem]
 
 
 class EngineBroke(SeamlessFlowError):
-    """A failure of the engine while it served. Its turns were handed back; only a new one helps."""
+    """The engine failed while it served. Its turns were handed back; only a new engine helps."""
 
     def __init__(self, error: str) -> None:
         self.error = error
@@ -222,8 +222,8 @@ class RolloutProcess:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """End all threads, in order or by an error. After an error, hand back the turns and write a
-        heartbeat that says so."""
+        """End all threads, in order or after an error. After an error, first hand back the turns
+        and write a heartbeat that says so."""
         try:
             yield
         except BaseException:

@@ -1,11 +1,11 @@
 """A worker's readers, for its slot and for the fleet: each a Kafka consumer in its own thread.
 
 The slot's reader continues after the role was given up. Turns that a manager sent before it knew
-are handed back, and do not run into their deadline.
+this are handed back, and do not run into their deadline.
 
-The fleet's reader has `control` from now on and `fleet` as a whole. The end of `control` is fixed
-before the first heartbeat is written. So no assignment to this incarnation can be missed. Once the
-process reads that heartbeat back, it has read all of `fleet` that matters.
+The fleet's reader reads `control` from now on and `fleet` from its beginning. It looks up where
+`control` ends before the first heartbeat is written. So it misses no assignment to this
+incarnation. Once the process reads that heartbeat back, it has read all of `fleet` that matters.
 """
 
 from collections.abc import Callable
@@ -56,9 +56,9 @@ class SlotReader:
     def follow(self, slot: int) -> int:
         """Read this slot from its end on; return that offset. Device thread only.
 
-        Blocks, during an outage of Kafka until it is over. A slot that is read already continues
-        where it is, so that no record is left out. That offset is known without asking Kafka.
-        Kafka's answer would wait for the running fetch, for up to half a second.
+        Blocks; during a Kafka outage until it is over. If the slot is read already, reading goes on
+        where it is, so that no record is left out. That offset is known without asking Kafka,
+        whose answer would wait for the running fetch, for up to half a second.
         """
         if slot != self._slot:
             self._thread.ask(lambda reader: self._move(reader, slot), WITHOUT_LIMIT)
@@ -78,7 +78,7 @@ class SlotReader:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Records of the fleet that concern a worker."""
+    """The fleet's records that concern a worker."""
 
     worker: str
     policy: str | None
@@ -95,7 +95,7 @@ class Interest:
         return self.line and concerns_line(record)
 
     def keys(self) -> Callable[[bytes], bool]:
-        """Return the test of a record's key, by which others are not even decoded."""
+        """Return a test for record keys. Records that fail it are not even decoded."""
         is_ours = of_worker(self.worker)
         if self.senders is None:
             return is_ours
@@ -103,7 +103,7 @@ class Interest:
 
 
 class FleetReader:
-    """A Kafka consumer in its own thread, for the records of one worker and its policy."""
+    """A Kafka consumer in its own thread, for records on one worker and its policy."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """An engine without a model: the same answer to every prompt, at once or at a set speed.
 
-For benchmarks of everything around the engine, for tests, and for the tryout of an environment,
+It is for benchmarks of everything around the engine, for tests, and for an environment's tryout,
 which chooses the answer to each request. It keeps the promises of `Engine` and passes the torch
 engine's contract tests; only the tokens mean nothing.
 """
@@ -34,7 +34,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 DEADLINE_S = 30.0
 
 PASS_S = 0.005
-"""Time between two passes of a script that has a speed."""
+"""Time between two passes if the script has a speed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Script:
     """A pattern (int32 ids, at least one) repeated to `length` tokens, then a stop token.
 
     If a request has no stop token, the pattern goes on to its `max_tokens`. `tokens_per_second` is
-    the speed of one request, None for the whole answer at once.
+    one request's speed, None for the whole answer at once.
     """
 
     pattern: bytes
@@ -62,14 +62,14 @@ class Script:
     ) -> tuple[int, FinishReason]:
         """Return the length of a completion that continues from `offset`, and why it ends there.
 
-        `limit` is the most tokens of prompt and completion.
+        `limit`: most tokens in prompt and completion together.
         """
         room = min(sampling.max_tokens, limit - prompt_length)
         stop = self._first_stop(offset, sampling.stop_token_ids)
         return (stop, "stop") if stop is not None and stop <= room else (room, "length")
 
     def tokens(self, start: int, end: int, stop_token_ids: tuple[int, ...]) -> bytes:
-        """Return the ids of the completion from `start` to `end`."""
+        """Return the completion's ids from `start` to `end`."""
         if end <= self.length:
             return self._text[start * TOKEN_BYTES : end * TOKEN_BYTES]
         if stop_token_ids:
@@ -77,7 +77,7 @@ class Script:
         return self._repeated(end)[start * TOKEN_BYTES :]
 
     def _first_stop(self, offset: int, stop_token_ids: tuple[int, ...]) -> int | None:
-        """Return the length of the completion up to and with its first stop token, or None."""
+        """Return the completion's length up to and with its first stop token, or None."""
         if not stop_token_ids:
             return None
         if not self._ids.isdisjoint(stop_token_ids):
@@ -93,12 +93,12 @@ class Script:
 
 
 ChooseScript = Callable[[bytes, SamplingParams], Script]
-"""Returns the script of a request, always the same for the same request; called in any thread."""
+"""Returns a request's script, always the same for the same request; called in any thread."""
 
 
 @dataclass(eq=False, slots=True)
 class ScriptedRequest:
-    """A live request; `offset` is the length of its completion so far, `end` that of the whole.
+    """A live request; `offset` is its completion's length so far, `end` the length in the end.
 
     `credit`: tokens that the time passed has earned and that were not sent yet.
     """
@@ -114,7 +114,7 @@ class ScriptedRequest:
 
 
 class ScriptedEngine(ThreadedEngine):
-    """The oldest `max_running` of the live requests are running, the others wait."""
+    """Engine without a model. The oldest `max_running` live requests run, the others wait."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ScriptedEngine(ThreadedEngine):
         max_running: int = 1024,
         choose: ChooseScript | None = None,
     ) -> None:
-        """`choose`: answers in place of those of `script`, also to a request with a schema."""
+        """`choose`: gives the answers instead of `script`, also to a request with a schema."""
         self._script = script
         self._choose = choose
         self._version = version
@@ -201,7 +201,7 @@ class ScriptedEngine(ThreadedEngine):
         self._busy_s += time.monotonic() - started
         if self._script.tokens_per_second is not None and self._live:
             time.sleep(PASS_S)
-        # A pass of the script takes as long for one request as for all that can run.
+        # A pass takes as long for one request as for all that can run.
         self._full_batch_s += (time.monotonic() - started) * len(running) / self._max_running
 
     def _abort(self, request_id: str | None) -> None:

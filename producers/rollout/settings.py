@@ -17,7 +17,7 @@ from seamlessflow.infra.worker.updates import UpdateSection
 from seamlessflow.producers.rollout.control.rules import rule_named
 
 _ADDRESS = ("--host", "--port", "--uds")
-"""Arguments of vLLM that say where it listens."""
+"""vLLM's arguments that say where it listens."""
 _STAGES = ("--pipeline-parallel-size", "-pp")
 
 
@@ -120,9 +120,9 @@ class VllmSection(Section):
         return self.tensor_parallel or max(1, devices // self.replicas)
 
     def over(self, devices: int) -> "VllmSection":
-        """Return the settings of a server over so many devices; 0 if the worker names none.
+        """Return the settings for a server over so many devices; 0 if the worker names none.
 
-        Raises `ValueError` if it would leave some without work.
+        Raises `ValueError` if it would need more devices, or leave some without work.
         """
         if devices < 2:
             return self
@@ -168,7 +168,7 @@ class ScriptedSection(Section):
 
 
 class ClockSection(LengthsSection):
-    """The engine without a model that takes the time of the devices of `device_model`."""
+    """The engine without a model that takes as long as the devices in `device_model` would."""
 
     text: str = Field(
         "The answer is found step by step: read what is given, name what is asked, try the "
@@ -189,7 +189,7 @@ class ClockSection(LengthsSection):
 
 
 class HostedWorkerSection(Section):
-    """A worker beside the first one of a process."""
+    """A worker beside the first one in a process."""
 
     worker: str = Field(min_length=1, description="Id of the worker")
     tags: WorkerTags = Field(("rollout",), min_length=1, description="As rollout.tags")
@@ -271,7 +271,7 @@ class RolloutSection(Section):
 class RolloutSettings(ProcessSettings):
     """All settings of `python -m seamlessflow.producers.rollout`: `SEAMLESSFLOW_ROLLOUT__...`.
 
-    `device_model` is for the clock engine alone; of `run` only the lag is read, for updates.
+    `device_model` is only for the clock engine; from `run` only the lag is read, for updates.
     """
 
     run: SharedRunSection = Field(default_factory=SharedRunSection)

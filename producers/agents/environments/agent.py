@@ -1,8 +1,8 @@
-"""An environment package as the agent of a run: one more kind behind `harness/agent.py`.
+"""An environment package as a run's agent: one more kind behind `harness/agent.py`.
 
-Episodes are shared among a few processes. One that ended is started again at the next episode,
-after a pause that grows. Its episodes failed with the infrastructure, so their samples are tried
-again.
+A few processes share the episodes. If one ends, its episodes count as infrastructure failures, so
+their samples are tried again. The next episode starts a new process. After a failed start it first
+waits, longer each time.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class EnvironmentAgent:
-    """Agent whose episodes run in processes of an environment package. For one event loop."""
+    """Agent whose episodes run in an environment package's processes. For one event loop."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class EnvironmentAgent:
         warm_up_limit_s: float,
         episodes: int = 0,
     ) -> None:
-        """`processes`: most of them at the same time; `live`: most episodes at the same time;
-        `episodes`: most of a process, behind which it is ended; 0: no limit.
+        """`processes`, `live`: at most so many processes and episodes at the same time.
+        `episodes`: a process is ended after so many; 0: no limit.
         """
         self._spec = spec
         self._episodes = episodes
@@ -55,7 +55,7 @@ class EnvironmentAgent:
     async def begin(self) -> None:
         """Start the first process. Raises `EnvironmentUnusable`: no later one would do better.
 
-        First end what a predecessor of this process left, if it was killed.
+        Before that, end what this process's predecessor left, if it was killed.
         """
         await asyncio.to_thread(end_abandoned)
         if self._spec.note:
@@ -117,7 +117,7 @@ class EnvironmentAgent:
                 pause_s = min(_LONGEST_PAUSE_S, 2.0**self._failed_starts)
                 self._not_before_s = time.monotonic() + pause_s
                 raise EnvironmentGone(str(error)) from error
-            # Not in a line with the start: the list may have become another one meanwhile.
+            # Look up the list only after the start, which may have replaced it meanwhile.
             self._children.append(child)
             self._failed_starts = 0
         async with self._room:
@@ -149,21 +149,21 @@ class EnvironmentAgent:
 
 
 async def _kept(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-    """Wait for work that goes on, kept in `tasks`, if the wait is cancelled."""
+    """Wait for work, kept in `tasks`. If the wait is cancelled, the work goes on."""
     task = asyncio.create_task(work)
     tasks.add(task)
 
     def forget(ended: asyncio.Task[None]) -> None:
         tasks.discard(ended)
         if not ended.cancelled():
-            ended.exception()  # there may be nobody left to raise it for
+            ended.exception()  # there may be no caller left to raise it for
 
     task.add_done_callback(forget)
     await asyncio.shield(task)
 
 
 def _told(session: AgentSessions) -> dict[str, Any]:
-    """Return what an adapter sees of a session, or of that of each role."""
+    """Return what an adapter sees of its session, or of each role's session."""
     if isinstance(session, AgentSession):
         return {"session": _shown(session)}
     return {"sessions": {role: _shown(of_role) for role, of_role in session.items()}}

@@ -1,7 +1,7 @@
-"""A process of an environment package, as the agents' process sees it: starts, runs, ends.
+"""An environment package's process, as the agents' process sees it: starts, runs, ends.
 
-`inside/host.py` has the lines that both exchange. What the process leaves when it ends goes too:
-programs that it started (`leftovers.py`), and its folder for temporary files.
+`inside/host.py` lists the lines that both exchange. When the process ends, what it left behind is
+removed too: programs that it started (`leftovers.py`), and its folder for temporary files.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from seamlessflow.producers.agents.environments.leftovers import EnvironmentFold
 
 ENDING_GRACE_S = 5.0
 _LOOK_S = 1.0
-"""Longest time until the end of a process is seen whose connection stays open."""
+"""A process may end while its connection stays open. It is looked at this often."""
 
 
 class EnvironmentUnusable(SeamlessFlowError):
@@ -32,40 +32,40 @@ class EnvironmentUnusable(SeamlessFlowError):
 
 
 class EnvironmentGone(SeamlessFlowError):
-    """The process of an environment ended while an episode ran in it: no fault of the episode."""
+    """The environment's process ended while an episode ran in it: not the episode's fault."""
 
 
 class EpisodeFailed(SeamlessFlowError):
-    """An episode raised an exception, here in its own words."""
+    """An episode raised an exception, whose own text is the message."""
 
     def __init__(self, error: str, infrastructure: bool, refused: bool) -> None:
         self.infrastructure = infrastructure
-        """True if a call got a server's error or no response; else it is the environment's."""
+        """True if a call got a server's error or no response; else the environment failed."""
         self.refused = refused
-        """True if a call was refused, which the policy may have brought about."""
+        """True if a call was refused, which the policy may have caused."""
         super().__init__(error)
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
-    """Program, settings and variables of an environment process."""
+    """An environment process's program, settings and variables."""
 
     name: str
     python: Path
     adapter: Path
     settings: Mapping[str, Any]
     environment: Mapping[str, str] = field(repr=False)
-    """Variables of the process; no setting of this project is passed on."""
+    """The process's environment variables. This project's settings are not passed on."""
     log_file: Path
     roles: tuple[str, ...] = ()
-    """Roles of each episode; none: it has one session."""
+    """Each episode's roles; none: it has one session."""
     note: str = ""
-    """Words about its Python that stand behind why it is unusable, such as another version."""
+    """A remark on its Python, for example another package version. Logged, and added to errors."""
     any_roles: bool = False
     """True if episodes have whatever roles the environment has."""
 
     def first_line(self, tasks: bool) -> Mapping[str, Any]:
-        """Return what the process is told first."""
+        """Return the first message to the process."""
         return {"settings": dict(self.settings), **({"tasks": True} if tasks else {})}
 
 
@@ -83,7 +83,7 @@ class EnvironmentChild:
         self.concurrent = 0
         """Episodes that it may run at once; 0: no limit."""
         self.roles: tuple[str, ...] = ()
-        """Roles of each episode, once it is warm."""
+        """Each episode's roles, known once the process is warm."""
         self._process = process
         self._lines = lines
         self._out = out
@@ -96,7 +96,7 @@ class EnvironmentChild:
 
     @classmethod
     async def open(cls, spec: EnvironmentSpec, tasks: bool = False) -> "EnvironmentChild":
-        """Start the process and tell it its settings. Raises `EnvironmentUnusable`."""
+        """Start the process and send it its settings. Raises `EnvironmentUnusable`."""
         ours, theirs = socket.socketpair()
         spec.log_file.parent.mkdir(parents=True, exist_ok=True)
         command = [str(spec.python), "-P", str(HOST), str(theirs.fileno()), str(spec.adapter)]
@@ -155,21 +155,22 @@ class EnvironmentChild:
 
     @property
     def begun(self) -> int:
-        """Number of the episodes that were begun in it."""
+        """Count of the episodes begun in it."""
         return self._count
 
     def __len__(self) -> int:
-        """Return the number of running episodes."""
+        """Return how many episodes run."""
         return len(self._episodes)
 
     def left_behind(self) -> LeftBehind:
-        """Return what it has started and written so far that is still there, also once it ended."""
+        """Return its programs and files that are still there, also after its end."""
         return self._folder.left_behind(self._process.pid)
 
     async def run(self, task: bytes, sessions: Mapping[str, Any]) -> object:
         """Run an episode and return its result. Raises `EpisodeFailed` and `EnvironmentGone`.
 
-        `sessions`: the message's member `session`, or `sessions` by role. Cancelling stops it.
+        `sessions`: the message's member `session`, or `sessions` by role. Cancelling stops the
+        episode.
         """
         self._count += 1
         number = self._count
@@ -203,7 +204,7 @@ class EnvironmentChild:
         self._out.write(json.dumps(message).encode() + b"\n")
 
     async def _answer(self) -> Mapping[str, Any]:
-        """Return its next message. Raises `EnvironmentUnusable` if that is why it ends."""
+        """Return its next message. Raises `EnvironmentUnusable` if it says so, or has ended."""
         line = await _line_of(self._lines)
         answer = json.loads(line) if line else {"unusable": self._process_tail()}
         if "unusable" not in answer:
@@ -213,7 +214,7 @@ class EnvironmentChild:
         raise EnvironmentUnusable(f"{self._spec.name}: {str(answer['unusable']).strip()}{note}")
 
     async def _read(self) -> None:
-        """Deliver results until the process ends; then its episodes have failed with it."""
+        """Deliver results until the process ends; then fail the episodes that still run."""
         while line := await _line_of(self._lines):
             answer = json.loads(line)
             number = answer.get("ended", answer.get("failed"))
@@ -234,7 +235,7 @@ class EnvironmentChild:
             ended.set_exception(self._gone())
 
     async def _end_reading(self) -> None:
-        """Let the reading end with the process: what it forked may hold its connection open."""
+        """End the reading when the process ends: its forks may hold the connection open."""
         while self._process.running:
             await asyncio.sleep(_LOOK_S)
         await asyncio.sleep(_LOOK_S)  # what it wrote before its end is read first

@@ -1,7 +1,7 @@
 """Environment packages that this project has an adapter for, and the program that hosts them. Pure.
 
-Each has an environment of its own, since versions of their requirements exclude each other and
-ours (`venvs.py`). An adapter of the user's own is a file, which runs in the Python that
+Each has its own virtual environment (`venvs.py`), since their requirements conflict with each other
+and with ours. A user's own adapter is a file, which runs in the Python that
 `agents.environment_python` names.
 """
 
@@ -36,12 +36,12 @@ class KnownEnvironment:
 
     @property
     def adapter(self) -> Path:
-        """File of the adapter."""
+        """The adapter's file."""
         return INSIDE / f"{self.name}.py"
 
     @property
     def lock(self) -> Path:
-        """File of all packages of its environment, with hashes."""
+        """File that lists all packages in its environment, with hashes."""
         return LOCKS / f"{self.name}.txt"
 
 
@@ -72,7 +72,7 @@ KNOWN: Mapping[str, KnownEnvironment] = {
 
 
 def adapter_of(name: str) -> Path:
-    """Return the file of a named adapter, or of the user's own. Raises `EnvironmentUnknown`."""
+    """Return a named adapter's file, or the user's own file. Raises `EnvironmentUnknown`."""
     if name in KNOWN:
         return KNOWN[name].adapter
     if name.endswith(".py"):

@@ -1,9 +1,9 @@
-"""Programs and files that an environment's process leaves, once it is gone.
+"""Programs and files that an environment's process leaves when it is gone.
 
-Most programs are in its process group. Others made a group of their own. They still have the
-environment variables that it gave them, and among these a mark: the name of its folder for
-temporary files. The agents' process holds a lock on that folder. Without the lock it was killed,
-and the next one ends what is left.
+Most programs are in its process group; others made their own group. All of them still have its
+environment variables, among them a mark: the name of its folder for temporary files. The agents'
+process holds a lock on that folder. If the folder is not locked, that process was killed, and the
+next one ends what is left.
 """
 
 import fcntl
@@ -21,13 +21,13 @@ from pathlib import Path
 _MARK = "ENVIRONMENT_PROCESS_MARK"
 _PREFIX = "environment-"
 _DRAFT = f"new-{_PREFIX}"
-"""Begins the name of a folder that is not locked yet."""
+"""Start of the name of a folder that is not locked yet."""
 _SHOWN_CHARACTERS = 80
 _PROCESSES = Path("/proc")
 _STARTING_S = 5.0
 _LOOK_S = 0.005
 _OF_THE_KERNEL = 0x00200000
-"""The flag of threads of the kernel, PF_KTHREAD, which have no variables."""
+"""Flag PF_KTHREAD of the kernel's threads, which have no variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class EnvironmentFolder:
         return {"TMPDIR": str(self.path), _MARK: self.path.name}
 
     def end_leftovers(self, group: int) -> None:
-        """Kill the process group and, on Linux, all other processes of the user with its mark."""
+        """Kill the process group and, on Linux, the user's other processes that have its mark."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         end_marked(self.path.name)
 
     def left_behind(self, process: int) -> LeftBehind:
-        """Return what there is besides the process, as far as the user may look at it."""
+        """Return its other programs, and its files, as far as the user may look at them."""
         programs = (_command(other) for other in _marked(self.path.name) if other != process)
         files = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else ()
         return LeftBehind(tuple(sorted(filter(None, programs))), tuple(files))
 
     def remove(self) -> None:
-        """Remove the folder of a process that ended; a second call does nothing."""
+        """Remove the folder after the process has ended; a second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -74,7 +74,7 @@ class EnvironmentFolder:
 
 
 def end_abandoned() -> None:
-    """End the programs and remove the folders of agents' processes that were killed."""
+    """End the programs and remove the folders that killed agents' processes left."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -93,8 +93,9 @@ def end_abandoned() -> None:
 def end_marked(mark: str, processes: Path = _PROCESSES) -> None:
     """Kill the processes with the mark, as far as the user may look at them.
 
-    The kernel shows no variables of a program that is just being started, and then its words before
-    its variables. So one without variables is looked at again, for a few seconds at most.
+    While a program starts, the kernel first shows neither its command line nor its variables, then
+    only the command line. So a process without variables is looked at again, for a few seconds at
+    most.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -132,19 +133,19 @@ def _has(mark: str, variables: bytes) -> bool:
 
 
 def _is_program(process: Path) -> bool:
-    """Return whether a process has not ended, and is no thread of the kernel."""
+    """Return whether a process has not ended, and is no kernel thread."""
     facts = _read(process / "stat").rpartition(b")")[2].split()
     return bool(facts) and facts[0] not in b"ZX" and not int(facts[6]) & _OF_THE_KERNEL
 
 
 def _read(file: Path) -> bytes:
-    """Return what a file of a process has; nothing if the process is gone or another user's."""
+    """Return the content of a process's file; empty if the process is gone or another user's."""
     with suppress(OSError):
         return file.read_bytes()
     return b""
 
 
 def _command(process: int) -> str:
-    """Return the command line of a process; empty if it is gone or is about to be."""
+    """Return a process's command line; empty if the process is gone or about to go."""
     words = _read(_PROCESSES / str(process) / "cmdline").replace(b"\0", b" ").strip()
     return words.decode(errors="replace")[:_SHOWN_CHARACTERS]

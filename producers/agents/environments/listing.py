@@ -1,4 +1,4 @@
-"""Tasks of an environment, written to a file that a run reads as any other file of tasks."""
+"""An environment's tasks, written to a file that a run reads like any other task file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -23,11 +23,11 @@ async def write_tasks(
     show: Callable[[int], object],
     changes: Mapping[str, Any] | None = None,
 ) -> int:
-    """Write a line for each task that the environment lists; return their number.
+    """Write a line for each task that the environment lists; return how many there are.
 
-    The file is there whole or not at all. `show` gets the number so far. `changes`: what the
-    settings have in place of the run's; each task then names them. Raises `EnvironmentUnusable`,
-    also if there are none.
+    The file appears whole or not at all. `show` gets the count so far. `changes`: the settings that
+    differ from the run's; each task then has them. Raises `EnvironmentUnusable`, also if no task is
+    listed.
     """
     more = {OTHER_SETTINGS: changes} if changes else {}
     path.parent.mkdir(parents=True, exist_ok=True)

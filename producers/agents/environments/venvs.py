@@ -1,6 +1,6 @@
-"""Environments (virtual) of packages: made once from a lock, each apart from all others.
+"""Virtual environments for packages: made once from a lock, each apart from all others.
 
-They lie in the user's cache, by the hash of their lock, so a newer release makes its own.
+They lie in the user's cache, by their lock's hash, so a newer release makes its own.
 `seamlessflow environments install NAME` makes one.
 """
 
@@ -23,7 +23,7 @@ from seamlessflow.producers.agents.environments.known import KNOWN, KnownEnviron
 from seamlessflow.producers.agents.settings import AgentsSection
 
 _MADE = "made"
-"""File that is there once all packages are."""
+"""File that exists once all packages are installed."""
 _VERSION_S = 60.0
 _ASK = """
 import json, platform, sys
@@ -39,18 +39,18 @@ print(json.dumps([platform.python_version(), present]))
 
 
 class PythonFacts(NamedTuple):
-    """Version of a Python, and of packages in it."""
+    """A Python's version, and the versions of packages in it."""
 
     version: str
     packages: Mapping[str, str]
 
 
 class NotInstalled(SeamlessFlowError):
-    """Packages of an environment could not be installed."""
+    """An environment's packages could not be installed."""
 
 
 def directory(package: KnownEnvironment) -> Path:
-    """Return where the packages of an environment lie, made or not."""
+    """Return where an environment's packages lie, made or not."""
     lock = hashlib.sha256(package.lock.read_bytes()).hexdigest()[:12]
     major, minor = max(sys.version_info[:2], package.python)
     return default_cache() / "environments" / f"{package.name}-{major}.{minor}-{lock}"
@@ -73,7 +73,7 @@ def versions(package: KnownEnvironment) -> Mapping[str, str]:
 
 
 def python_facts(python: Path, package: KnownEnvironment | None) -> PythonFacts:
-    """Return the version of a Python, and the versions of the package's distributions in it.
+    """Return a Python's version, and those of the package's distributions in it.
 
     Raises `EnvironmentUnusable` if it does not run.
     """
@@ -88,7 +88,7 @@ def python_facts(python: Path, package: KnownEnvironment | None) -> PythonFacts:
 
 
 def other_versions(package: KnownEnvironment, present: Mapping[str, str]) -> str:
-    """Return what is present in other versions than those of the lock; empty if nothing is."""
+    """Return in words which packages differ from the lock's versions; empty if none does."""
     lock = package.lock.read_text(encoding="utf-8")
     words = []
     for name in package.packages:
@@ -102,7 +102,7 @@ def other_versions(package: KnownEnvironment, present: Mapping[str, str]) -> str
 def install(package: KnownEnvironment, show: Callable[[str], object]) -> Path:
     """Make the environment if it is not there, and return its Python. Raises `NotInstalled`.
 
-    `show` gets lines of progress. Another process that installs the same is waited for.
+    `show` gets lines of progress. If another process installs the same, wait for it.
     """
     home = directory(package)
     home.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def install(package: KnownEnvironment, show: Callable[[str], object]) -> Path:
 def environment_spec(
     agents: AgentsSection, environment: Mapping[str, str], log_file: Path
 ) -> EnvironmentSpec:
-    """Return what the environment of an agent is started from.
+    """Return the spec that an agent's environment is started from.
 
     Raises `EnvironmentUnknown`, and `EnvironmentUnusable` if it is not installed, or if the Python
     that is named does not run.
@@ -149,7 +149,8 @@ def environment_spec(
 def making(package: KnownEnvironment, home: Path) -> list[str]:
     """Return the command that makes the environment, without its packages.
 
-    By this Python, if it is new enough. Otherwise uv finds or downloads one. Raises `NotInstalled`.
+    It uses this Python if that is new enough. Otherwise uv finds or downloads one. Raises
+    `NotInstalled` if uv is missing too.
     """
     if sys.version_info[:2] >= package.python:
         return [sys.executable, "-m", "venv", str(home)]
@@ -164,7 +165,7 @@ def _uv() -> str | None:
 
 
 def _installing(python: str, lock: Path) -> list[str]:
-    """Return the command that installs a lock: by uv, which is fast, where there is one."""
+    """Return the command that installs a lock: with uv, which is fast, or else with pip."""
     options = ["--require-hashes", "-r", str(lock)]
     if uv := _uv():
         return [uv, "pip", "install", "--python", python, *options]

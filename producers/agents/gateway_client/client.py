@@ -1,7 +1,7 @@
-"""Client of the gateway's session calls: open, reward, close. Repeats what failed in passing.
+"""Client for the gateway's session calls: open, reward, close. Repeats calls if that may help.
 
-Any gateway serves any session. So each gets calls in turn, and a call that one does not answer goes
-to the next. A gateway that does not serve is passed over for a while.
+Any gateway serves any session. So gateways get calls in turn, and a call that one does not answer
+goes to the next. A gateway that does not serve is passed over for a while.
 
 The client waits until an outage of Kafka or of a manager is over, however long it is. The manager
 closes sessions that grow too old, so a call that comes too late is refused in the end. Only this
@@ -36,10 +36,10 @@ _RETRIED = {0, 408, 429, 502, 503, 504}
 """Statuses after which a call is made again; 0 stands for no answer."""
 
 UNAUTHORIZED = (401, 403)
-"""Statuses of a wrong admin key."""
+"""Statuses that mean a wrong admin key."""
 
 PASSED_OVER_S = 5.0
-"""Time for which a gateway gets no calls after it failed, or closed a connection by itself."""
+"""A gateway gets no calls for so long after it failed or closed a connection by itself."""
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -82,7 +82,7 @@ class OpenedSession:
 
 
 class GatewayClient:
-    """Client of the gateways at `urls`, a list with commas.
+    """Client for the gateways at `urls`, a list with commas.
 
     A try that got no answer within `call_limit_s` is made again.
 
@@ -95,9 +95,9 @@ class GatewayClient:
         self._call_limit_s = call_limit_s
 
     def traced(self, headers: Headers) -> "GatewayClient":
-        """Return a client of the same connections whose calls belong to this trace.
+        """Return a client on the same connections whose calls belong to this trace.
 
-        So do the agent's calls in a session that it opens.
+        The agent's calls in a session that it opens belong to the trace too.
         """
         if not headers:
             return self
@@ -116,7 +116,7 @@ class GatewayClient:
     ) -> OpenedSession | None:
         """Open a session for the task; return None if another call opened it before.
 
-        `policies`: those of modules that the task's policy does not answer.
+        `policies`: by module, the policy that answers it instead of the task's.
         Raises `GatewayRefused`, also if it could not be opened within `limit_s`.
         """
         fields = {name: value for name, value in vars(task).items() if name in _TASK_FIELDS}
@@ -142,7 +142,7 @@ class GatewayClient:
         return OpenedSession(str(opened["base_url"]), str(opened["api_key"]))
 
     async def reward(self, session_id: str, reward: RewardCall) -> bool:
-        """Assign a reward; return False for a session that is pruned. Raises `GatewayRefused`."""
+        """Assign a reward; return False if the session is pruned. Raises `GatewayRefused`."""
         body: dict[str, object] = {
             "name": reward.name,
             "value": reward.value,
@@ -215,7 +215,7 @@ class GatewayClient:
 
 
 class GatewayRotation:
-    """Connections to each of the gateways whose URLs `urls` lists, with commas."""
+    """Connections to the gateways at `urls`, a list with commas; it chooses one for each call."""
 
     def __init__(self, urls: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._gateways = [HttpConnections(url.strip()) for url in urls.split(",")]

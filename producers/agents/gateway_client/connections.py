@@ -1,7 +1,7 @@
 """HTTP connections to one server that stay open, for POST calls with JSON bodies.
 
-The agents process makes three calls a session. With a general HTTP client they cost ten times the
-CPU, and more than a small agent. Used by `client.py` from one event loop.
+The agents process makes three calls a session. A general HTTP client would need ten times the CPU
+for them, more than a small agent needs. Used by `client.py` from one event loop.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ class CallFailed(OSError):
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """Status and body of an HTTP response."""
+    """An HTTP response's status and body."""
 
     status: int
     body: bytes
     retry_after_s: float | None = None
     closing: bool = False
-    """True if the server closed the connection behind its answer."""
+    """True if the server closed the connection after its answer."""
 
     def json(self) -> Mapping[str, object]:
         """Return the body as a JSON object; empty if it is anything else."""
@@ -125,7 +125,7 @@ class HttpConnections:
         finally:
             if answered and connection.usable:
                 self._idle.append(connection)
-            else:  # a cancelled call would leave its answer to the next one
+            else:  # the next call would get the answer to a cancelled one
                 connection.transport.abort()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Endings of an agent, and the calls that close its session: rewards, status and cause. Pure.
+"""An agent's endings, and the calls that close its session: rewards, status and cause. Pure.
 
 `episode.py` runs the agent and makes the calls that `closing_calls` returns.
 """
@@ -18,9 +18,9 @@ from seamlessflow.producers.agents.result import (
 )
 
 REASON_CHARACTERS = 2_000
-"""Longest reason; of a longer one the end is kept, which is the point of a traceback."""
+"""Longest reason. A longer one is cut at its front: a traceback says at its end what is wrong."""
 PRUNED = "pruned"
-"""Status of a session that was stopped since nobody needs it any more."""
+"""Status of a session that was stopped since its group needs it no more."""
 _NOT_NEEDED = "its group was complete without it (pacing.redundancy)"
 _STATUSES = ("complete", "truncated")
 _UNREWARDED = "unrewarded"
@@ -29,7 +29,7 @@ _TIMEOUT_CAUSES = {"zero": "policy", "retry": "environment", "drop": "setting"}
 
 @dataclass(frozen=True)
 class AgentReturned:
-    """The agent finished; `result` is what it returned, with the rewards of its judge, if any."""
+    """The agent finished; `result` is what it returned, with its judge's rewards, if any."""
 
     result: Result
 
@@ -41,10 +41,10 @@ class AgentCrashed:
     detail: str
     infrastructure: bool = False
     unjudged: bool = False
-    """True if it was the judge."""
+    """True if the judge raised it."""
     bad_result: bool = False
-    """True if it is what the agent or its judge returned, or an environment's own error: never the
-    policy's doing."""
+    """True if the agent or its judge returned a bad result, or the environment itself failed. The
+    policy never causes these."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class EndingRules:
     on_limit: Literal["zero", "retry", "drop"] = "zero"
     await_reward_s: float = 0
     rewards: Sequence[str] = (REWARD,)
-    """Names of the rewards that a session needs."""
+    """Names of the rewards that each session needs."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class CloseCall:
     await_reward_s: float = 0
     on_limit: str = "zero"
     await_rewards: tuple[str, ...] = ()
-    """Names of the rewards that the session waits for; none: for one that is final."""
+    """Names of the rewards that the session waits for; none: it waits for a final one."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class ClosingCalls:
 
 
 def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
-    """Return the calls for an ending. Rewards that are no numbers count as a crash of the agent."""
+    """Return the calls for an ending. Rewards that are no numbers count as the agent's crash."""
     match ending:
         case AgentReturned(result):
             try:
                 return _finished(result, rules)
-            except Exception as error:  # a mapping of the agent's may raise anything
+            except Exception as error:  # the agent's own mapping may raise anything
                 return closing_calls(AgentCrashed(str(error), bad_result=True), rules)
         case AgentCrashed():
             return ClosingCalls((), _crashed(ending, rules))
@@ -129,8 +129,8 @@ def _crashed(crash: AgentCrashed, rules: EndingRules) -> CloseCall:
         _UNREWARDED if crash.unjudged else "aborted",
         crash.detail[-REASON_CHARACTERS:],
         "infrastructure" if crash.infrastructure else "environment",
-        # Else a mistake of the agent's author, or a failing judge, would be trained as a reward of
-        # 0. That would happen wherever the last answer was cut, and the display would not show it.
+        # Else a mistake in the agent, or a failing judge, would be trained as reward 0 wherever
+        # the last answer was cut, and the display would not show it.
         on_limit="retry" if crash.bad_result or crash.unjudged else rules.on_limit,
     )
 
@@ -156,7 +156,7 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
 
 
 def _lack(lacks: Collection[str], present: Collection[str], result: Result) -> str:
-    """Return the reason of a session without its rewards: both names, since one may be misspelt."""
+    """Return the reason for missing rewards. It also names those given: one may be misspelt."""
     text = f"the agent gave no reward {', '.join(map(repr, lacks))}"
     names = ", ".join(map(repr, dict.fromkeys(present)))
     but = f", but {names}" if names else ""

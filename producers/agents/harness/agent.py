@@ -32,7 +32,7 @@ class Agent(Protocol):
 class CallableAgent:
     """Agent that is a function, called as `function(task, session)`.
 
-    With roles it gets a session for each.
+    With roles, it gets a session for each role.
     """
 
     def __init__(self, function: Callback, threads: CallThreads) -> None:
@@ -40,7 +40,7 @@ class CallableAgent:
         self._threads = threads
 
     async def run(self, payload: bytes, session: AgentSessions) -> object:
-        for each in each_session(session):  # read by clients when made
+        for each in each_session(session):  # clients read the variables when they are made
             os.environ.update(exempted(os.environ, each.base_url))
         return await invoke(self._function, self._threads, read_json(payload), session)
 
@@ -52,8 +52,8 @@ class CommandAgent:
     """Agent that is a program: it reads the task from standard input and may print its result.
 
     The last line of its output is the result if it is a JSON object or a number (`command.py`). A
-    judge gets any other line as `last_line`. Exit status 0 is success, 75 (try again) a failure of
-    the infrastructure, any other a crash.
+    judge gets any other line as `last_line`. Exit status 0 is success, 75 (try again) an
+    infrastructure failure, any other a crash.
     """
 
     def __init__(self, command: Command) -> None:

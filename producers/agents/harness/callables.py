@@ -1,7 +1,7 @@
-"""Calls of functions that settings name, sync or async, and the threads of sync ones.
+"""Calls to functions that settings name, sync or async, and the threads for sync ones.
 
-Each call of a sync one has a thread, so one that never returns holds no other up. A thread cannot
-be stopped. These do not keep the process from ending.
+Each call to a sync function has its own thread, so a call that never returns holds up no other. A
+thread cannot be stopped, but these threads do not keep the process from ending.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ Callback = Callable[..., object]
 
 
 class CallThreads(Executor):
-    """Executor without a limit of its own.
+    """Executor without a thread limit.
 
-    Each episode has one running call at most. Calls left behind by episodes that have ended may
-    run too (`stalls.py`).
+    Each episode has one running call at most. Episodes that have ended may have left calls behind,
+    which run too (`stalls.py`).
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def _is_async(function: Callback) -> bool:
 
 
 def _passable(error: BaseException) -> BaseException:
-    """Return the error as a future can hold it: no `StopIteration`, as in a coroutine (PEP 479)."""
+    """Return an error that a future can hold: not `StopIteration`, as in a coroutine (PEP 479)."""
     if not isinstance(error, StopIteration):
         return error
     raised = RuntimeError("the callable raised StopIteration")

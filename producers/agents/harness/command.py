@@ -1,19 +1,19 @@
-"""Programs as agents: each runs in a process group of its own, which ends with it.
+"""Programs as agents: each runs in its own process group, which ends with it.
 
 A program reads the task as JSON from standard input and, unless it is longer than Linux allows,
 from `SEAMLESSFLOW_TASK`. The session is in `SEAMLESSFLOW_SESSION`, and in `OPENAI_BASE_URL`,
 `OPENAI_API_KEY` and `OPENAI_MODEL`. `ANTHROPIC` and `GEMINI` have the same three. Their base URLs
 have no `/v1`, and Google's client reads `GOOGLE_GEMINI_BASE_URL`. A session may begin in the middle
-of a recorded one. Then `SEAMLESSFLOW_MESSAGES_FILE` names a file with the messages so far, a JSON
-array in OpenAI's chat form. No setting of this process is passed on, above all not the admin key.
+of a recorded one. `SEAMLESSFLOW_MESSAGES_FILE` then names a file with the messages so far, a JSON
+array in OpenAI's chat form. This process's settings are not passed on, above all not the admin key.
 
-Calls of agents go to the gateway itself, whatever proxy the environment names. A company's proxy
-does not reach a gateway on this host or its network, and would read the sessions' keys. So its
+Agents call the gateway directly, whatever proxy the environment names. A company's proxy does not
+reach a gateway on this host or its network, and would read the sessions' keys. So the proxy's
 variables are passed on, and the gateway's host is added to `NO_PROXY`.
 
-The result of a program is the last line of its standard output that has a content. The line may
-have more than text, as terminals get it. Examples are colour codes, a byte order mark, and a
-progress bar's earlier states before a carriage return.
+A program's result is the last line with content on its standard output. Beside text, the line may
+have what terminals get: for example colour codes, a byte order mark, or a progress bar's earlier
+states before a carriage return.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ _LONGEST_VARIABLE_BYTES = 131_000
 _ERROR_TAIL_BYTES = 2_000
 LONGEST_LINE_BYTES = 16 * 1024**2
 _READ_BYTES = (64 * 1024, 1024**2, 2 * LONGEST_LINE_BYTES)
-"""Bytes from the end that are read, each if those before had no whole line."""
+"""Bytes that are read from the end: the next size only if the one before held no whole line."""
 _TERMINAL_CODES = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, moves of the cursor
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor moves
     rb"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
     rb"|[ -/]*[0-~])"  # others, such as the choice of a character set
 )
 _NO_PROXY = ("no_proxy", "NO_PROXY")
-"""Names of one variable; some libraries read one, some the other."""
+"""Two names for one variable; some libraries read the first, some the second."""
 
 
 class CommandFailed(SeamlessFlowError):
@@ -66,7 +66,7 @@ class CommandFailed(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class CommandResult:
-    """Exit status of a program, the result in its output, and the end of its errors."""
+    """A program's exit status, the result in its output, and the end of its errors."""
 
     exit_status: int
     result: object
@@ -91,7 +91,7 @@ class Command:
 
     async def run_on(self, payload: bytes, variables: Mapping[str, str]) -> CommandResult:
         """Run the program on this input to its end. If cancelled, end its process group first."""
-        # Files, not pipes: a pipe stays open as long as a background process of the program.
+        # Files, not pipes: a program's background process would keep a pipe open.
         with TemporaryFile() as task, TemporaryFile() as output, TemporaryFile() as errors:
             task.write(payload + b"\n")
             task.seek(0)
@@ -111,9 +111,9 @@ class Command:
 
 
 def exempted(environment: Mapping[str, str], url: str) -> Mapping[str, str]:
-    """Return the variables that exempt the URL's host from the proxies of the environment.
+    """Return the variables that exempt the URL's host from the environment's proxies.
 
-    Hosts that are exempted already stay so. Ports are left out: not all libraries know them there.
+    Hosts that are already exempted stay so. Ports are left out: not all libraries read them there.
     """
     host = urlsplit(url).hostname or ""
     present = {name: environment[name] for name in _NO_PROXY if name in environment}
@@ -130,7 +130,7 @@ def exempted(environment: Mapping[str, str], url: str) -> Mapping[str, str]:
 def result_in(output: BinaryIO) -> object:
     """Return the result that a program printed: a mapping or a number.
 
-    An output without one gives a mapping with `LAST_LINE` alone, for the reason and the judge.
+    Output without a result gives a mapping with only `LAST_LINE`, for the reason and the judge.
     `NaN` and `Infinity` are read, so that they are refused as rewards.
     """
     line = _last_line(output)
@@ -145,16 +145,16 @@ def result_in(output: BinaryIO) -> object:
 
 
 def _last_line(output: BinaryIO) -> bytes:
-    """Return the content of the last line that has one; empty if there is none.
+    """Return the content of the last line that has content; empty if there is none.
 
-    A line longer than allowed gives a part that is also longer.
+    If the line is longer than allowed, return a part that is also longer.
     """
     length = output.seek(0, os.SEEK_END)
     tail = b""
     for size in _READ_BYTES:
         output.seek(max(0, length - size))
         tail = output.read()
-        # The first line of a part of the output may be cut.
+        # If this is only a part of the output, its first line may be cut.
         lines = (tail if size >= length else tail.partition(b"\n")[2]).split(b"\n")
         if content := next(filter(None, map(_content, reversed(lines))), b""):
             return content
@@ -164,7 +164,7 @@ def _last_line(output: BinaryIO) -> bytes:
 
 
 def _content(line: bytes) -> bytes:
-    """Return the text of a line that a terminal would show in the end."""
+    """Return the text that a terminal would show in the end for a line."""
     states = _TERMINAL_CODES.sub(b"", line).split(b"\r")
     return next(filter(None, map(line_content, reversed(states))), b"")
 
@@ -189,7 +189,7 @@ def _variables(payload: bytes, session: AgentSession) -> Mapping[str, str]:
 
 @contextmanager
 def _messages_file(session: AgentSession) -> Iterator[Mapping[str, str]]:
-    """Write the messages with which the program begins, if any; yield the variable for them."""
+    """Write the messages that the program begins with, if any; yield the variable for them."""
     if not session.messages:
         yield {}
         return

@@ -1,9 +1,9 @@
-"""Containment of agents and judges: whatever one raises ends its own call and nothing else.
+"""Containment of agents and judges: whatever one raises ends only its own call.
 
 Python gives some exceptions a meaning for the caller. `SystemExit` and `KeyboardInterrupt` end the
-event loop; `CancelledError` says that the waiting task is to end. Here they are failures of the
-call like any other. A call is cancelled only if it was told to end. Used by `episode.py`, and by
-`runner.py` for the tasks that agents begin.
+event loop; `CancelledError` says that the waiting task is to end. Here they are call failures like
+any other. A call counts as cancelled only after `stop`. Used by `play.py`, and by `runner.py` for
+the tasks that agents begin.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class CalledExit(SeamlessFlowError):
 
 
 class ContainedCall:
-    """Call of an agent or a judge, in a task of its own. Begins at once."""
+    """Call to an agent or a judge, in its own asyncio task. Begins at once."""
 
     def __init__(self, call: Coroutine[Any, Any, object]) -> None:
         self._task: Task[object] = asyncio.get_running_loop().create_task(_Contained(call))
@@ -37,16 +37,16 @@ class ContainedCall:
 
     @property
     def stopped(self) -> bool:
-        """True if the call ended by an exception behind `stop`."""
+        """True if the call ended with an exception after `stop`."""
         return self._stopped and self.error() is not None
 
     def stop(self) -> None:
-        """Tell the call to end; it may go on."""
+        """Ask the call to end; it may go on."""
         self._stopped = True
         self._task.cancel()
 
     async def wait(self, limit_s: float, *others: Future[Any]) -> None:
-        """Return once the call is over or one of the others done, at the latest after the limit."""
+        """Return once the call is over, one of `others` is done, or the limit has passed."""
         # `wait` and not `wait_for`: a call that ignores its cancellation must not hold up the
         # session.
         await asyncio.wait({self._task, *others}, timeout=limit_s, return_when=FIRST_COMPLETED)
@@ -64,15 +64,15 @@ class ContainedCall:
 
 
 def contain_exits(loop: AbstractEventLoop) -> None:
-    """Keep `exit` in any task of the loop, such as one that an agent begins, from ending it."""
+    """Keep `exit` from ending the loop, in any of its tasks, also in those that agents begin."""
     loop.set_task_factory(_contained_task)
 
 
 class _Contained(Coroutine[Any, Any, Any]):
-    """Coroutine that raises `CalledExit` in place of what would end the event loop.
+    """Coroutine that raises `CalledExit` instead of what would end the event loop.
 
-    An `async def` around the other would not do. Cancelled before its start, it would leave the
-    other unstarted and warn of it.
+    An `async def` around the inner coroutine would not do. If it were cancelled before its start,
+    the inner one would never start, and Python would warn of that.
     """
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:

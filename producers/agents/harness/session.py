@@ -19,15 +19,15 @@ For example:
 
     {"rewards": {"test": 1.0, "style": {"value": 0.5, "source": "model"}}}
 
-A session needs the rewards that `trainer.rewards` names, by default `reward` alone. Further ones
+A session needs the rewards that `trainer.rewards` names, by default only `reward`. Further ones
 are recorded and shown. A judge (`agents.reward`) returns the same kinds of results. Its rewards
-replace those of the agent that have the same name. `source` is a label. Without it an agent's
-rewards have the label `agent`, a judge's `verifier`. Rewards of turns are recorded. If the run's
-`trainer.advantage` uses none, the trainer warns of it once.
+replace the agent's with the same names. `source` is a label. Without it, an agent's rewards have
+the label `agent`, a judge's `verifier`. Rewards for turns are recorded. If the run's
+`trainer.advantage` uses none, the trainer warns once.
 
-An exception ends the session as aborted, an exception of a judge as unrewarded. It ends no other
-session, be it `StopIteration`, `exit`, a test's failure or `CancelledError`. A number is any real
-one and any array without dimensions: scalars of numpy and torch too.
+An exception ends the session as aborted, a judge's exception as unrewarded. It ends no other
+session, not even `StopIteration`, `exit`, a test's failure or `CancelledError`. A number is any
+real number or any array without dimensions, so numpy's and torch's scalars too.
 
 Where `agents.roles` names roles, `session` is a mapping from each role to its session. The agent
 then returns a mapping from each role to such a result (docs/agents/roles.md).
@@ -35,10 +35,10 @@ then returns a mapping from each role to such a result (docs/agents/roles.md).
 An agent that can start in the middle begins with `session.messages` if there are any. Others are
 forked by playback (docs/replay.md).
 
-An async agent shares one event loop with all others and must not block it. A sync agent runs in a
-thread of its own, which Python cannot stop. At its time limit its session is closed, and the
-gateway refuses its further calls. An agent that goes on is reported (`ProgressStalled`). Once as
-many do as `agents.concurrency` allows, the process ends with status 75, to be started again.
+An async agent shares one event loop with all others and must not block it. A sync agent runs in its
+own thread, which Python cannot stop. At its time limit its session is closed, and the gateway
+refuses its further calls. An agent that goes on is reported (`ProgressStalled`). Once
+`agents.concurrency` agents do so, the process ends with status 75, to be started again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class SharedHttpClient:
-    """HTTP client for all sessions of a process, made when an agent first asks for it."""
+    """HTTP client that a process's sessions share, made when an agent first asks for it."""
 
     def __init__(self, connections: int) -> None:
         self._connections = connections
@@ -61,7 +61,7 @@ class SharedHttpClient:
     def get(self) -> httpx2.AsyncClient:
         """Return the client. Raises `ImportError` if `httpx2`, a part of `openai`, is missing."""
         if self._client is None:
-            import httpx2  # agents with a client of their own do not need it
+            import httpx2  # agents with their own client do not need it
 
             limits = httpx2.Limits(
                 max_connections=None, max_keepalive_connections=self._connections
@@ -90,32 +90,31 @@ class AgentSession:
     """Time at which the agent is stopped, in milliseconds since 1970. It moves later by the time in
     which no engine is ready."""
     metadata: Mapping[str, str]
-    """Metadata of the task."""
+    """The task's metadata."""
     shared: SharedHttpClient = field(repr=False)
     turn_limit: int = 0
     """Turns that the session may have; 0: as many as its context holds."""
     messages: Sequence[Mapping[str, Any]] = ()
-    """Messages in OpenAI's chat form with which the agent begins.
+    """Messages in OpenAI's chat form that the agent begins with.
 
-    They are the history of the recorded session that this one forks, and what was appended. They
-    are empty for a session that is no fork, and for an agent that gets recorded answers by
-    playback.
+    They are the history of the recorded session that this one forks, and what was appended. There
+    are none for a session that is no fork, or for an agent that gets recorded answers by playback.
     """
 
     @property
     def http_client(self) -> httpx2.AsyncClient:
-        """HTTP client shared by all sessions of the process.
+        """HTTP client shared by all sessions in the process.
 
-        `AsyncOpenAI(http_client=session.http_client)` takes 50 microseconds; with an HTTP client of
-        its own it takes 20 milliseconds.
+        `AsyncOpenAI(http_client=session.http_client)` takes 50 microseconds; with its own HTTP
+        client it takes 20 milliseconds.
         """
         return self.shared.get()
 
 
 AgentSessions = AgentSession | Mapping[str, AgentSession]
-"""Argument of an agent: its session, or a session for each role of the episode."""
+"""An agent's argument: its session, or a session for each role of the episode."""
 
 
 def each_session(sessions: AgentSessions) -> list[AgentSession]:
-    """Return the sessions of an episode."""
+    """Return an episode's sessions."""
     return [sessions] if isinstance(sessions, AgentSession) else list(sessions.values())

@@ -1,12 +1,12 @@
 """The clock engine's answers: their text, their length, and the turns that get them. Pure.
 
-The text goes round, from a place that follows from the prompt. Its tokens follow from the prompt
-alone, so a prompt's greedy and sampled answers are the same. The length follows from the turn. So
-another engine goes on with both.
+An answer repeats one text, from a place that the prompt decides. Only the prompt decides the
+tokens, so its greedy and sampled answers are the same. The turn decides the length. So another
+engine can go on with both.
 
-A length's draw follows from the seed, the session and the turn's place in it. The place is its
-prompt's length, and its number among the choices. So two rehearsals of a run have the same lengths
-in any order of events. A turn that moves to another worker is as long as one that stays.
+Seed, session and the turn's place in it decide the draw for a length. The place is the prompt's
+length and the number among the choices. So two rehearsals of a run have the same lengths in any
+order of events. A turn that moves to another worker is as long as one that stays.
 """
 
 from dataclasses import dataclass
@@ -25,16 +25,16 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 
 
 class AnswerLengths:
-    """Distribution that lengths have, and the seed for all draws."""
+    """Distribution of lengths, and the seed for all draws."""
 
     def __init__(self, section: LengthsSection, seed: int = 0) -> None:
         self._section = section
         self._seed = seed
 
     def completion_tokens(self, request: Request) -> int:
-        """Return the tokens of a request's whole completion, its stop token included."""
+        """Return the token count of a request's whole completion, with its stop token."""
         sampling = request.sampling
-        # A request of no session is named by its seed, as in a benchmark.
+        # A request without a session, as in a benchmark, is named by its seed.
         session = sampling.session or str(request.seed)
         deviation = self._normal(session, request.prompt_length, sampling.choice)
         return drawn_tokens(self._section, self._normal(group_of_session(session)), deviation)
@@ -49,12 +49,12 @@ class Answer:
     """An answer that will be sampled."""
 
     first: int
-    """Place of its first token in the text."""
+    """Place in the text where its first token stands."""
     length: int
-    """The whole completion's tokens."""
+    """Token count of the whole completion."""
     reason: FinishReason
     stop: bytes = b""
-    """Its last token, if that is not one of the text."""
+    """Its last token, if that is a stop token outside the text."""
 
 
 class Answers:
@@ -82,13 +82,13 @@ class Answers:
         return Answer(first, room, "length")
 
     def tokens(self, answer: Answer, start: int, end: int) -> bytes:
-        """Return the ids of the completion from `start` to `end`."""
+        """Return the completion's ids from `start` to `end`."""
         if answer.stop and start < end == answer.length:
             return self._run(answer.first, start, end - 1) + answer.stop
         return self._run(answer.first, start, end)
 
     def _stop(self, first: int, request: Request, room: int) -> int | None:
-        """Return the length up to and with the first token of the text that stops it, or None."""
+        """Return the length up to and with the first token that stops it, or None."""
         if room <= request.completed or self._ids.isdisjoint(request.stops):
             return None
         tokens = np.frombuffer(self._run(first, request.completed, room), "<i4")
@@ -104,7 +104,7 @@ class Answers:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class ClockTurn(ModelledTurn):
-    """A turn that waits or runs. `sent` is the length of its completion as it was delivered."""
+    """A turn that waits or runs. `sent` counts the completion tokens delivered so far."""
 
     request: Request
     answer: Answer
@@ -115,7 +115,7 @@ class ClockTurn(ModelledTurn):
 
     @classmethod
     def from_request(cls, request: Request, answers: Answers, limit: int) -> "ClockTurn":
-        """Return the turn of a request that is not finished before its start."""
+        """Return the turn for a request that is not finished before its start."""
         answer = answers.to(request, limit)
         return cls(
             context=len(request.tokens),
@@ -129,7 +129,7 @@ class ClockTurn(ModelledTurn):
 
     @property
     def tokens(self) -> bytes:
-        """All its tokens at its end."""
+        """All tokens that it has at its end."""
         rest = self.answers.tokens(self.answer, self.request.completed, self.answer.length)
         return self.request.tokens.tobytes() + rest
 

@@ -1,12 +1,12 @@
 """The clock engine's turns as a function of time: which chunks come when. Pure.
 
 `ModelledBatch` says which turns run and how fast. An event is a turn's arrival, first token or end,
-or a report of all running turns. Nothing happens for a token. Each method first counts what was
+or a report on all running turns. Other tokens are no events. Each method first counts what was
 sampled until `now_s`. So it may be called at any time between two events.
 
-The KV of turns that have ended is kept in blocks of tokens. A block is known by all tokens up to
-its end. So any prompt that begins with them has its KV, as in vLLM. Blocks that running turns hold
-are theirs and are counted with them.
+When a turn ends, its KV is kept in blocks of tokens. A block is known by all tokens up to its end.
+So any prompt that begins with these tokens has its KV, as in vLLM. Blocks that a running turn holds
+are counted with the turn.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -24,12 +24,12 @@ from seamlessflow.producers.rollout.engine.request import Request, RequestChunk,
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 BLOCK = 64
-"""A block's tokens: more are cheaper to look up, fewer leave less of a prompt to compute again."""
+"""Tokens in a block: more are cheaper to look up, fewer leave less of a prompt to recompute."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockState:
-    """A snapshot of the batch, for other threads. `next_s`: its next event; infinite: none."""
+    """A snapshot for other threads. `next_s`: when the next event is due; infinite: none."""
 
     clock: BatchClock
     next_s: float = inf
@@ -39,7 +39,7 @@ class ClockState:
     reused: int = 0
 
     def at(self, now_s: float) -> BatchClock:
-        """Return a clock that has come to `now_s`, or to the next event if that is sooner."""
+        """Return a clock advanced to `now_s`, or to the next event if that is sooner."""
         clock = replace(self.clock)
         if self.next_s < inf:
             clock.advance(max(clock.now_s, min(now_s, self.next_s)))
@@ -52,7 +52,7 @@ class ClockBatch:
     def __init__(
         self, rates: Rates, answers: Answers, version: int, limit: int, report_s: float
     ) -> None:
-        """`limit` is the most tokens of prompt and completion."""
+        """`limit`: most tokens in prompt and completion together."""
         self.version = version
         self.state = ClockState(BatchClock(rates))
         self._answers = answers
@@ -62,7 +62,7 @@ class ClockBatch:
         self._batch = ModelledBatch[ClockTurn](rates, self._prefixes)
         self._live: dict[str, ClockTurn] = {}
         self._fresh: deque[ClockTurn] = deque()
-        """Turns that began and have no token yet, the one that began first before the others."""
+        """Turns that began and have no token yet, in the order in which they began."""
         self._report_at_s = inf
         self._paused = False
         self._computed = True
@@ -98,7 +98,7 @@ class ClockBatch:
             self._planned([])
 
     def give_up(self) -> list[RequestChunk]:
-        """End all requests for good, without a look at the time."""
+        """End all requests for good, whatever the time."""
         self._paused = True
         turns = list(self._live.values())
         self._live.clear()
@@ -117,7 +117,7 @@ class ClockBatch:
         return self._planned(emissions)
 
     def resume(self, now_s: float) -> None:
-        """Go on, with KV computed again if it must be."""
+        """Go on; recompute KV if it was lost."""
         self._paused = False
         self._batch.clock.skip(now_s)
         if not self._computed:
@@ -127,7 +127,7 @@ class ClockBatch:
         self._planned([])
 
     def forget(self) -> None:
-        """Lose the KV of all turns, while paused."""
+        """Lose all turns' KV, while paused."""
         self._computed = False
 
     def _run(self, now_s: float) -> list[RequestChunk]:
@@ -162,7 +162,7 @@ class ClockBatch:
         return self._new(running)
 
     def _new(self, turns: Sequence[ClockTurn]) -> list[RequestChunk]:
-        """Return the chunks of those turns that have new tokens."""
+        """Return chunks for those turns that have new tokens."""
         ends = [(turn, turn.request.completed + self._sampled(turn)) for turn in turns]
         return [
             (turn.request, turn.chunk(end, self.version)) for turn, end in ends if end > turn.sent
@@ -178,7 +178,7 @@ class ClockBatch:
         return int(self._batch.sampled(turn) + TOLERANCE)
 
     def _reached_s(self, passes: float | None) -> float:
-        """Return the time at which so many passes have run; None: never."""
+        """Return the time at which so many passes will have run; for None, infinity."""
         clock = self._batch.clock
         return inf if passes is None else clock.now_s + clock.seconds_until(passes)
 
@@ -203,22 +203,22 @@ class ClockBatch:
 
 
 class BlockPrefixes:
-    """The blocks that are kept, the one used last behind the others."""
+    """Blocks that are kept, in the order of their last use."""
 
     def __init__(self) -> None:
         self.reused = 0
-        """Tokens of prompts so far whose KV was there."""
+        """Count of prompt tokens so far whose KV was there."""
         self._kept: OrderedDict[int, None] = OrderedDict()
         self._held: Counter[int] = Counter()
         self._weights = 0
 
     @property
     def tokens(self) -> float:
-        """Tokens that are kept, beside those that running turns hold."""
+        """Count of tokens in kept blocks, without those that running turns hold."""
         return len(self._kept) * BLOCK
 
     def take(self, turn: ClockTurn) -> float:
-        """Return how many first tokens of a turn that begins are there; it holds them now."""
+        """Return how many first tokens have KV here. From now on the turn holds their blocks."""
         # The last token is computed in any case: what follows it is sampled.
         before = turn.request.tokens[:-1].tobytes()
         turn.held = tuple(takewhile(self._knows, self._links(before)))
@@ -229,16 +229,16 @@ class BlockPrefixes:
         return len(turn.held) * BLOCK
 
     def keep(self, turn: ClockTurn) -> None:
-        """Keep all blocks of a turn that has ended."""
+        """Keep all blocks that an ended turn has."""
         self.release(turn)
-        # The first blocks are the last to go: without them the others are of no use.
+        # The first blocks are the last to go: without them the others are useless.
         for link in reversed(list(self._links(turn.tokens))):
             if link not in self._held:
                 self._kept[link] = None
                 self._kept.move_to_end(link)
 
     def release(self, turn: ClockTurn) -> None:
-        """Keep the blocks that a turn holds, but for those that others hold too."""
+        """Keep the blocks that only this turn holds; the others stay held."""
         for link in reversed(turn.held):
             if link in self._held:
                 self._held[link] -= 1
@@ -253,7 +253,7 @@ class BlockPrefixes:
             self._kept.popitem(last=False)
 
     def clear(self) -> None:
-        """Forget all: they are of other weights."""
+        """Forget all blocks: they come from other weights."""
         self._weights += 1
         self._kept.clear()
         self._held.clear()
@@ -262,7 +262,7 @@ class BlockPrefixes:
         return link in self._kept or link in self._held
 
     def _links(self, tokens: bytes) -> Iterator[int]:
-        """Yield for each block a hash over the weights and all tokens up to its end."""
+        """Yield each block's hash: over the weights' number and all tokens up to its end."""
         link = self._weights
         size = BLOCK * TOKEN_BYTES
         for at in range(0, len(tokens) - size + 1, size):

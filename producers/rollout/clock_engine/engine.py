@@ -1,7 +1,7 @@
-"""An engine without a model that takes the time of modelled devices, for rehearsals of a run.
+"""An engine without a model that takes as long as modelled devices would, for rehearsals.
 
-Its thread sleeps until the next event of `batch.py`, or until a call. Times are the device model's.
-A thread that wakes late delivers late but loses no time, since all events keep their own.
+Its thread sleeps until the next event in `batch.py`, or until a call. The device model gives the
+times. A thread that wakes late delivers late but loses no time, since each event keeps its own.
 """
 
 import threading
@@ -25,15 +25,15 @@ from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
 
 DEADLINE_S = 30.0
 _TOKENS = 2**31 - 1
-"""Token ids that are accepted: the vocabulary is not known here."""
+"""Token ids below this are accepted: the vocabulary is not known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockEngineSettings:
-    """The engine's settings; the rows of `rates`, which are scaled, are the most turns at once.
+    """The engine's settings. `rates` are scaled; their rows are the most turns at once.
 
-    `token_bytes` is a token's KV, `memory_bytes` that of a device. A running turn delivers its
-    tokens every `report_s`; `max_length` is the context limit.
+    `token_bytes`: a token's KV. `memory_bytes`: a device's memory. A running turn delivers its
+    tokens every `report_s`. `max_length`: the context limit.
     """
 
     rates: Rates

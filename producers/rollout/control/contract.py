@@ -1,7 +1,7 @@
-"""The contract of rules that end a turn early, the check of what one returns, and its trial. Pure.
+"""Contract for rules that end a turn early, the check on what one returns, and its trial. Pure.
 
-A rule sees a turn's sampled tokens, each once and in order. So what it says follows from the
-tokens alone, however an engine cuts them into chunks and whichever workers sample them.
+A rule sees a turn's sampled tokens, each once and in order. So only the tokens decide its verdict,
+however an engine cuts them into chunks and whichever workers sample them.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,20 +12,20 @@ import orjson
 from seamlessflow.infra.user_functions import ResultMalformed
 
 MOST_STATE_BYTES = 4096
-"""Most bytes in a rule's state as JSON: it stands in each record of progress."""
+"""Most bytes in a rule's state as JSON: each record of progress holds it."""
 _MOST_REASON = 100
 Ends = Literal["turn", "session"]
 
 
 class TurnFacts(NamedTuple):
-    """Facts of a turn before its first token."""
+    """Facts about a turn before its first token."""
 
     prompt_length: int
-    """Tokens of its prompt."""
+    """Token count of its prompt."""
     max_tokens: int | None
-    """Most tokens of its answer, or None if the context alone limits it."""
+    """Most tokens in its answer, or None if only the context limits it."""
     temperature: float
-    """Temperature of the log-probs."""
+    """Temperature at which the log-probs are taken."""
     tools: bool
     """True if tools are offered."""
 
@@ -38,15 +38,15 @@ class SampledToken(NamedTuple):
     top: Sequence[float]
     """Log-probs of the rule's `top` likeliest tokens there, the likeliest first."""
     thinking: bool
-    """True within thinking, without the tokens that begin and end it."""
+    """True within thinking, but not for the tokens that begin and end it."""
 
 
 class TurnStop(NamedTuple):
-    """The verdict that a turn ends behind this token."""
+    """The verdict that a turn ends after this token."""
 
     reason: str
     ends: Ends = "turn"
-    """Its end: the turn's, or with it the session's."""
+    """`turn` ends only the turn, `session` also its session."""
 
 
 class TurnRule(Protocol):
@@ -54,17 +54,17 @@ class TurnRule(Protocol):
 
     @property
     def top(self) -> int:
-        """Number of likeliest tokens that it needs to see, from 0 to 20."""
+        """Count of likeliest tokens that it needs to see, from 0 to 20."""
 
     def begin(self, turn: TurnFacts) -> Any:
         """Return the state before the first token."""
 
     def step(self, state: Any, token: SampledToken) -> tuple[Any, TurnStop | None]:
-        """Return the state behind a token, and the verdict, or None if the turn goes on."""
+        """Return the state after a token, and the verdict, or None if the turn goes on."""
 
 
 def state_json(state: Any) -> bytes:
-    """Return a state as JSON, from which the next worker reads the same. Raises `ResultMalformed`.
+    """Return a state as JSON, which reads back as the same state. Raises `ResultMalformed`.
 
     JSON keeps neither tuples nor numbers that are not finite.
     """
@@ -81,7 +81,7 @@ def state_json(state: Any) -> bytes:
 
 
 def checked_step(result: Any) -> tuple[Any, TurnStop | None]:
-    """Return what a rule of the user's own returned for a token. Raises `ResultMalformed`."""
+    """Return what a user's own rule returned for a token. Raises `ResultMalformed`."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise ResultMalformed(f"{result!r:.80}", "a tuple of the state and a TurnStop or None")
     state, stop = result
@@ -99,7 +99,7 @@ _MOST_TOP = 20
 
 
 def try_control(function: Callable[..., TurnRule]) -> list[tuple[bytes, TurnStop | None]]:
-    """Call a function of the seam `rollout.control.name`, and its rule for some tokens.
+    """Call a function for the seam `rollout.control.name`, and its rule for some tokens.
 
     Return states and verdicts. Raises what the function raises, and `ResultMalformed`.
     """

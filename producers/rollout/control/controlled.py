@@ -1,7 +1,8 @@
 """One dispatch of a turn under a rule that may end it. Pure; called by `turns/dispatch.py`.
 
-The state behind the last token goes with what is written, and with the turn to its next worker. An
-error of the rule gives the rule up for this turn, at the same token on every worker.
+The state after the last token is written with the tokens, and goes with the turn to its next
+worker. If the rule raises an error, this turn goes on without it, from the same token on every
+worker.
 """
 
 import logging
@@ -29,11 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 ThinkingMarks = tuple[int, int]
-"""Ids of the tokens that begin and end thinking."""
+"""Ids of the two tokens that begin and end thinking."""
 
 
 class StopVerdict(NamedTuple):
-    """Verdict on a turn; `at` is the length of its completion with the token that it is about."""
+    """Verdict on a turn; `at` is its completion's length up to and with the token judged."""
 
     reason: str
     at: int
@@ -41,7 +42,7 @@ class StopVerdict(NamedTuple):
 
 
 class TokenRows(NamedTuple):
-    """Tokens as an engine delivers them, as bytes; beside each are `top` likeliest ones."""
+    """Tokens as an engine delivers them, in bytes; each has log-probs of `top` likeliest tokens."""
 
     ids: bytes
     logprobs: bytes
@@ -50,7 +51,7 @@ class TokenRows(NamedTuple):
 
 
 class ControlledTurn:
-    """A rule on a turn. A user's rule has its results checked at each token."""
+    """A turn under a rule. The results of a user's rule are checked at each token."""
 
     def __init__(
         self,
@@ -60,13 +61,13 @@ class ControlledTurn:
         ends: Collection[int] = (),
         error: str = "",
     ) -> None:
-        """Begin, or go on behind an earlier dispatch's tokens. `ends` end a turn themselves.
+        """Begin, or go on after an earlier dispatch's tokens. Tokens in `ends` end any turn.
 
         `error` says why the turn has no `rule`.
         """
         control = request.control
         self.exempt = control is not None and control.exempt
-        """True if the turn goes on behind a verdict."""
+        """True if the turn goes on despite a verdict."""
         self.verdict: StopVerdict | None = None
         self.error = error
         """Why the rule was given up for this turn; empty if it was not."""
@@ -81,12 +82,12 @@ class ControlledTurn:
 
     @property
     def top(self) -> int:
-        """Number of likeliest tokens that the engine has to report."""
+        """Count of likeliest tokens that the engine has to report."""
         return 0 if self._rule is None or self._over else self._rule.top
 
     @property
     def state(self) -> bytes:
-        """The state behind the last token, as JSON."""
+        """The state after the last token, as JSON."""
         verdict = None if self.verdict is None else list(self.verdict)
         return orjson.dumps([self._state, verdict, self.error])
 
@@ -153,7 +154,7 @@ class ControlledTurn:
 
 
 def _opens_thinking(marks: ThinkingMarks | None, ids: bytes) -> bool:
-    """Return True if thinking is open behind these ids."""
+    """Return True if thinking has begun in these ids and not ended."""
     if marks is None:
         return False
     tokens = np.frombuffer(ids, "<i4")
@@ -180,5 +181,5 @@ def _facts(request: GenerateTurn) -> TurnFacts:
 
 @cache
 def _warn(name: str, reason: str) -> None:
-    """Log an error once in a process: all turns may have it."""
+    """Log an error once in a process: every turn may have it."""
     _log.warning("rollout.control: %s failed, so turns go on without it: %s", name, reason)

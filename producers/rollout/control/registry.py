@@ -1,7 +1,7 @@
-"""Rules by name, as a worker uses them: those of the release, and the user's own that it names.
+"""Rules by name, as a worker uses them: the release's, and the user's own that its settings name.
 
-A turn brings its rule with it. A rule of the user's own is used only if the worker's settings name
-it too, from a file with the same hash: no record makes a worker import a module.
+A turn brings its rule's name with it. A user's own rule is used only if the worker's settings name
+it too, from a file with the same hash. So no record makes a worker import a module.
 """
 
 from collections.abc import Collection
@@ -18,11 +18,11 @@ from seamlessflow.schemas.records import GenerateTurn, TurnControl
 
 
 class UsedRules:
-    """A worker's rules. Raises `FunctionUnusable` for one of the user's own that is none."""
+    """A worker's rules. Raises `FunctionUnusable` if the user's own function is no rule."""
 
     def __init__(self, section: ControlSection | None = None) -> None:
         self._users: tuple[str, bytes, str] | None = None
-        """Name, settings and hash of the user's rule."""
+        """The user's rule: name, settings and hash."""
         self._rules: dict[tuple[str, bytes], TurnRule] = {}
         name = None if section is None else section.name
         if section is None or name is None or not is_user_function(name):

@@ -1,6 +1,6 @@
-"""The rules of the release that end a turn early. Pure; contracts are in `contract.py`.
+"""The release's rules that end a turn early. Pure; contracts are in `contract.py`.
 
-Each is built with its settings, and refuses values by which it could never stop a turn.
+Each is built with its settings, and refuses values with which it could never stop a turn.
 """
 
 import math
@@ -19,33 +19,34 @@ from seamlessflow.producers.rollout.control.contract import (
 )
 
 VERSION = 1
-"""Version of these rules: another one may stop the same tokens elsewhere."""
+"""Version of these rules: another version may stop the same tokens elsewhere."""
 RuleState = Mapping[str, Any]
 SEEN = 20
-"""Number of likeliest tokens that `confidence` sees."""
+"""Count of likeliest tokens that `confidence` sees."""
 GROUP = 4
 TAIL = 8
-"""Numbers of tokens of its two means."""
+"""Token counts for its two means."""
 BEFORE = 4
-"""Tokens before a leap of the entropy, with whose mean it is compared."""
+"""An entropy is compared with the mean over so many tokens before it."""
 _CONFIDENT = 5
 _IN_A_ROW = 3
 LEAST_CONFIDENCE = math.log(_CONFIDENT)
 MOST_ENTROPY = math.log(SEEN)
 _LEAST_LOGPROB = -100.0
-"""Log-prob of tokens that an engine leaves out; JSON has no infinity."""
+"""Log-prob for tokens that an engine leaves out; JSON has no infinity."""
 _LONGEST_PERIOD = 256
 """Longest period whose state fits into a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """Stop of a turn whose tokens are guesses: ECHO, arXiv 2602.02150, as its code has it.
+    """Stop for a turn whose tokens are guesses: ECHO, arXiv 2602.02150, as its code has it.
 
-    The confidence of a token is the mean of -log p over the 5 likeliest tokens, of the 20 likeliest
-    alone: the surer the model is of one token, the higher it is. `floor`: the mean of 4 tokens is
-    below it. `tail`: the mean of 8 tokens fell three times running, and is at most that. `spike`:
-    the entropy rose three times running, and stands so far above the mean of the four before.
+    A token's confidence is the mean of -log p over the 5 likeliest tokens, where p is a share among
+    the 20 likeliest. It is higher the surer the model is of one token. The rule stops a turn if one
+    of these holds. `floor`: the mean over 4 tokens is below it. `tail`: the mean over 8 tokens fell
+    three times running, and is at most that. `spike`: the entropy rose three times running, and is
+    at least this far above the mean over the four tokens before.
     """
 
     floor: float | None = None
@@ -103,9 +104,9 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repetition:
-    """Stop of a turn that repeats itself: a block of at most `period` tokens, `times` in a row.
+    """Stop for a turn that repeats itself: a block of at most `period` tokens, `times` in a row.
 
-    The repeated part has at least `period` tokens, so a row of blanks or zeros is no repetition.
+    All repeats together have at least `period` tokens, so a short row of blanks is no repetition.
     """
 
     period: int = 64
@@ -122,7 +123,7 @@ class Repetition:
         return {"newest": [], "equal": []}
 
     def step(self, state: RuleState, token: SampledToken) -> tuple[RuleState, TurnStop | None]:
-        # The number of tokens in a row that equal the one so many places before, by that distance.
+        # `equal[d - 1]`: how many tokens in a row equal the token `d` places before them.
         newest = state["newest"]
         equal = [
             count + 1 if earlier == token.token_id else 0
@@ -137,7 +138,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Stop of a turn that thinks for more than `tokens` tokens."""
+    """Stop for a turn that thinks for more than `tokens` tokens."""
 
     tokens: int
     ends: Ends = "turn"
@@ -163,7 +164,7 @@ RULES: Mapping[str, type[Confidence | Repetition | Budget]] = {
 
 
 def rule_named(name: str, settings: Mapping[str, Any]) -> TurnRule:
-    """Return a rule of the release with these settings. Raises `ValueError`."""
+    """Return one of the release's rules with these settings. Raises `ValueError`."""
     try:
         return RULES[name](**settings)
     except TypeError as error:
@@ -171,7 +172,7 @@ def rule_named(name: str, settings: Mapping[str, Any]) -> TurnRule:
 
 
 def confidence_and_entropy(top: Sequence[float]) -> tuple[float, float]:
-    """Return both, of the distribution over the likeliest tokens alone."""
+    """Return both, for the distribution over only the likeliest tokens."""
     logprobs = [max(logprob, _LEAST_LOGPROB) for logprob in top]
     weights = list(map(math.exp, logprobs))
     total = sum(weights)
@@ -186,7 +187,7 @@ def _mean(values: Sequence[float]) -> float:
 
 @cache
 def _needed(period: int, times: int) -> tuple[int, ...]:
-    """Return how many tokens must equal the one so many places before, by that distance."""
+    """Return for each distance how many tokens must equal the token that far before them."""
     return tuple(max(times * distance, period) - distance for distance in range(1, period + 1))
 
 

@@ -1,8 +1,8 @@
 """The contract between the rollout process and the engine that samples its tokens.
 
-An engine takes token ids and returns token ids. Each has its log-probability and the policy version
-that sampled it. The log-probability is that of the policy's distribution at the request's
-temperature: log-softmax of logits / temperature. A greedy request has temperature 1. Top-p and
+An engine takes token ids and returns token ids. Each returned id has its log-probability and the
+policy version that sampled it. The log-probability is the policy's at the request's temperature:
+log-softmax of logits / temperature. A greedy request has temperature 1. Top-p and
 top-k change what is sampled, but not these log-probabilities. They cover the whole vocabulary, as
 the trainer computes them, unless `EngineFactory.whole_vocabulary` is false. Token ids travel as
 little-endian int32 bytes, log-probabilities as little-endian float32 bytes, the form they have on
@@ -10,7 +10,7 @@ the log.
 
 Every accepted request ends in exactly one chunk with a finish reason. `on_chunk` is called from the
 engine's own thread, in offset order, at most once a pass and request. It must be quick and must not
-call a blocking method of the engine. If it raises, that one request ends at once, and it is not
+call the engine's blocking methods. If it raises, that one request ends at once, and it is not
 called again. The error is logged and counted in `EngineHealth.failed_callbacks`. All other requests
 go on.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 MOST_TOP_LOGPROBS = 20
-"""OpenAI's limit, and the default of vLLM."""
+"""OpenAI's limit, and vLLM's default."""
 
 FinishReason = Literal["stop", "length", "abort"]
 PauseMode = Literal["keep", "abort"]
@@ -30,15 +30,15 @@ PauseMode = Literal["keep", "abort"]
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """Parameters of sampling. `max_tokens` counts the whole completion, earlier dispatches too.
+    """Sampling parameters. `max_tokens` counts the whole completion, earlier dispatches too.
 
     Temperature 0 is greedy, top-k 0 is off. A stop token is sampled, reported with its
     log-probability, and ends the completion. With a seed, sampling at a completion offset depends
-    on seed and offset alone. A continuation on another engine then samples what the first engine
-    would have. `top_logprobs` is the number of most likely tokens to report beside each sampled
-    one. `json_schema` is a schema that the text must follow. `session` and `choice` are for an
-    engine that makes its answers up. With the prompt's length they name a turn when a run is
-    repeated.
+    only on seed and offset. A continuation on another engine then samples what the first engine
+    would have. `top_logprobs` says how many most likely tokens to report beside each sampled one.
+    `json_schema` is a schema that the text must follow. `session` and `choice` are for an engine
+    that makes its answers up. Together with the prompt's length they name a turn, so that a
+    repeated run gets the same answers.
     """
 
     max_tokens: int
@@ -76,7 +76,7 @@ class ChunkSpan:
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk:
-    """New tokens of one request: `offset` and span starts count in its completion.
+    """One request's new tokens; `offset` and span starts count in its completion.
 
     `spans` covers exactly this chunk's tokens. The last chunk has a finish reason. It may hold
     no tokens. An abort always holds none: all tokens so far came in earlier chunks. If the request
@@ -104,7 +104,7 @@ class EngineHealth:
     anew.
 
     - `waiting`: requests that are not sampled yet, and queued calls
-    - `kv_rows`: number of sequences whose KV fits
+    - `kv_rows`: how many sequences' KV fits
     - `reused_tokens`: prompt tokens whose KV was there already
     - `busy_seconds`: time spent in passes
     - `full_batch_seconds`: time that the same tokens would take in full batches
@@ -128,16 +128,16 @@ class EngineHealth:
 
 
 class Engine(Protocol):
-    """A sampler of tokens. Call its methods from any thread, but none that blocks from `on_chunk`.
+    """A token sampler. Call its methods from any thread, but none that blocks from `on_chunk`.
 
-    Blocking methods raise `EngineTimeout` at their deadline. After a failure of the engine itself
-    (`health().error`) every request has ended with "abort". All methods but `health`, `abort` and
+    Blocking methods raise `EngineTimeout` at their deadline. Once the engine itself has failed
+    (`health().error`), every request has ended with "abort". All methods but `health`, `abort` and
     `close` then raise `EngineStateInvalid`.
     """
 
     @property
     def logprob_tolerance(self) -> float:
-        """Most difference between two log-probabilities of the same token in the same place.
+        """Most that two log-probabilities of the same token in the same place may differ.
 
         It covers rounding, which depends on the element type. A worker serves only with an engine
         that keeps to it.
@@ -155,8 +155,8 @@ class Engine(Protocol):
         """Queue a request, also while paused. Does not block. A live `request_id` is ignored.
 
         `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
-        `computed` is the number of first prompt tokens whose keys and values some engine computed
-        before. It is for `EngineHealth.recomputing_seconds` alone. Raises `RequestInvalid`
+        `computed` says for how many first prompt tokens some engine computed keys and values
+        before. It is only for `EngineHealth.recomputing_seconds`. Raises `RequestInvalid`
         (`PromptTooLong`, `SamplingUnsupported` for what this engine cannot do), or
         `EngineStateInvalid` when failed or closed.
         """
@@ -171,19 +171,19 @@ class Engine(Protocol):
         """Sample again. Blocks briefly. Raises `EngineStateInvalid` while asleep."""
 
     def load_weights(self, directory: Path, version: int) -> None:
-        """Load the safetensors of a Hugging Face directory as policy `version`. Blocks.
+        """Load a Hugging Face directory's safetensors as policy `version`. Blocks.
 
-        Only while paused (`EngineStateInvalid`), and awake unless `EngineFactory.loads_asleep`; an
-        engine that sleeps loads them into the host's memory alone. Raises `WeightsRejected` with
+        Only while paused (`EngineStateInvalid`), and awake unless `EngineFactory.loads_asleep`. A
+        sleeping engine loads them only into the host's memory. Raises `WeightsRejected` with
         nothing changed. Kept requests get their KV recomputed under the new weights before they go
-        on. No KV of older weights is used again.
+        on. KV from older weights is never used again.
         """
 
     def sleep(self) -> int:
         """Free KV and the device's copy of the weights. Blocks.
 
-        Return the bytes then free on its device, on the fullest of several; 0 if they are not
-        known. Only while paused. Kept requests stay; their KV is recomputed after waking.
+        Return the bytes then free on its device, or on the fullest device if it has several; 0 if
+        unknown. Only while paused. Kept requests stay; their KV is recomputed after waking.
         """
 
     def wake(self) -> None:
@@ -197,8 +197,8 @@ class Engine(Protocol):
 
 
 def logprob_tolerance(dtype: str) -> float:
-    """Return the tolerance for an element type: a few units of rounding, for a logit around 20.
+    """Return the tolerance for an element type: a few rounding units, for a logit around 20.
 
-    An unknown type gets that of the coarsest.
+    An unknown type gets the coarsest type's tolerance.
     """
     return {"float64": 1e-3, "float32": 1e-3, "float16": 0.1}.get(dtype, 0.5)

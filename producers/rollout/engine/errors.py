@@ -32,7 +32,7 @@ class SamplingUnsupported(RequestInvalid):
 
 
 def no_structured_output(request_id: str) -> SamplingUnsupported:
-    """Return the refusal of an engine that cannot make its text follow a JSON schema."""
+    """Return the refusal from an engine that cannot make its text follow a JSON schema."""
     reason = "this engine has no structured output: answers are plain text"
     return SamplingUnsupported(request_id, reason)
 

@@ -1,7 +1,7 @@
-"""Chunks from a made-up distribution of tokens, for engines without a model. Pure.
+"""Chunks from a made-up token distribution, for engines without a model. Pure.
 
 The token that such an engine samples has log-probability `LOGPROB`. All others follow in id order,
-at steps of 1. A temperature changes the distribution as it changes a model's.
+each lower by 1. A temperature changes the distribution as it changes a model's.
 """
 
 import math
@@ -20,13 +20,13 @@ LOGPROB = -0.5
 """The log-probability of every sampled token at temperature 1."""
 
 FIRST_OTHER = math.log((1 - math.exp(LOGPROB)) * (1 - math.exp(-1)))
-"""Log-probability that the first other token has: with it all tokens sum to 1."""
+"""The first other token's log-probability: with it all probabilities sum to 1."""
 
 
 def made_up_chunk(
     start: int, ids: bytes, sampling: SamplingParams, version: int, reason: FinishReason | None
 ) -> TokenChunk:
-    """Return the chunk of a request's tokens from `start` on, sampled by `version`."""
+    """Return a chunk with a request's tokens from `start` on, sampled by `version`."""
     count = sampling.top_logprobs
     temperature = sampling.temperature
     top = _most_likely(ids, count, temperature) if count else ()
@@ -35,14 +35,14 @@ def made_up_chunk(
 
 
 def logprobs(count: int, temperature: float = 1.0) -> bytes:
-    """Return the log-probabilities of that many tokens at a temperature; at 1 if that is 0."""
+    """Return log-probabilities for `count` sampled tokens at a temperature; 0 counts as 1."""
     return np.array([_tempered(LOGPROB, temperature)], "<f4").tobytes() * count
 
 
 def _most_likely(ids: bytes, count: int, temperature: float) -> tuple[bytes, bytes]:
     """Return ids and log-probabilities of the `count` most likely tokens beside each of `ids`.
 
-    They are the token itself and then, for want of a model, the first ones of the vocabulary.
+    They are the token itself and then, for want of a model, the vocabulary's first ones.
     """
     tokens_N1 = np.frombuffer(ids, "<i4")[:, None]
     others_K = np.arange(count - 1, dtype="<i4")
@@ -54,7 +54,7 @@ def _most_likely(ids: bytes, count: int, temperature: float) -> tuple[bytes, byt
 
 
 def _tempered(logprob: float, temperature: float) -> float:
-    """Return a log-probability at another temperature: the others are a geometric series."""
+    """Return a log-probability at another temperature. The others form a geometric series."""
     if temperature in (0, 1):
         return logprob
     others = math.exp(FIRST_OTHER / temperature) / -math.expm1(-1 / temperature)

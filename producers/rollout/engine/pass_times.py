@@ -1,23 +1,22 @@
-"""Time of an engine's passes, as the accounts of device time need it: useful, or spent again.
+"""Times of an engine's passes for the accounts of device time: useful, or spent again.
 
 A decode pass over few rows costs nearly as much as one over many. So a pass is worth its rows times
 a row's cost in a full pass. A straight line through the passes so far gives that cost.
 
-The client of a server sees no passes, so from its streams they are approximate. The wait for a
-call's first tokens counts as its prefill, divided by the streams that the server had then. All
-other time with streams counts as decode passes over all of them. Their number is such that they
-give the tokens that arrived.
+A server's client sees no passes, so it estimates them from its streams. The wait for a call's first
+tokens counts as its prefill, divided by the streams that the server had then. All other time with
+streams counts as decode passes over all streams. Their number follows from the tokens that arrived.
 """
 
 _KEPT = 1 - 1 / 1024
 """Weight that earlier passes keep when one is added: the line shows the last thousand or so."""
 
 LONGEST_S = 0.25
-"""Time over which arriving tokens are put together to passes: streams bring them in bursts."""
+"""Tokens that arrive within this time are counted together: streams bring them in bursts."""
 
 
 class DecodeCosts:
-    """A line through the seconds of decode passes over their rows, by weighted least squares."""
+    """A line through decode passes' seconds over their rows, by weighted least squares."""
 
     def __init__(self, full: int) -> None:
         self._full = full
@@ -32,7 +31,7 @@ class DecodeCosts:
         self._products = self._products * _KEPT + rows * seconds
 
     def row_in_full_pass(self) -> float:
-        """Return the seconds of a row in a full pass.
+        """Return a row's seconds in a full pass.
 
         As long as all passes had equally many rows, a full pass counts as no longer than they were.
         It is better to count too little time as useful than too much.
@@ -80,13 +79,13 @@ class StreamTimes:
         self._tokens = 0
 
     def begin(self, now_s: float) -> None:
-        """Begin to count: the first stream is sent, behind a time without any."""
+        """Begin to count: the first stream is sent after a time without any."""
         self._since_s = now_s
         self._prefill_s = 0.0
         self._tokens = 0
 
     def prefilled(self, waited_s: float, streams: int) -> float:
-        """Take the wait for a call's first tokens out of the time of decode passes; return it."""
+        """Count a call's share of its wait for first tokens as prefill, not decode; return it."""
         seconds = waited_s / self._running(streams)
         self._prefill_s += seconds
         return seconds

@@ -41,7 +41,7 @@ class Request:
     seed: int
     on_chunk: ChunkCallback
     computed: int = 0
-    """Number of its first tokens whose keys and values an engine computed before."""
+    """Count of its first tokens whose keys and values an engine computed before."""
     stops: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,14 +61,16 @@ class Request:
         on_chunk: ChunkCallback,
         computed: int = 0,
     ) -> "Request":
-        """Return the request that `submit` is given; not checked. Raises `RequestInvalid`."""
+        """Return the request from `submit`'s arguments, unchecked. Raises `RequestInvalid` if the
+        bytes are no whole token ids.
+        """
         parts = [_token_ids(request_id, prompt), _token_ids(request_id, completion)]
         tokens = np.concatenate(parts)
         return cls(request_id, tokens, len(parts[0]), sampling, seed, on_chunk, computed)
 
     @property
     def completed(self) -> int:
-        """The number of completion tokens that were already sampled elsewhere."""
+        """Count of completion tokens that were already sampled elsewhere."""
         return len(self.tokens) - self.prompt_length
 
     def check(self, vocabulary: int, limit: int, *, schemas: bool = False) -> None:
@@ -94,7 +96,7 @@ class Request:
     def finish_reason(self, completed: int, last: int, limit: int) -> FinishReason | None:
         """Return why a completion of `completed` tokens that ends with `last` is finished, or None.
 
-        `limit` is the most tokens of prompt and completion.
+        `limit`: most tokens in prompt and completion together.
         """
         if completed and last in self.stops:
             return "stop"

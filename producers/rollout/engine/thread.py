@@ -1,8 +1,8 @@
-"""The thread that owns an engine's state, that state, and the way into it from other threads.
+"""The thread that owns an engine's state, the state itself, and how other threads reach it.
 
-`post` does not wait; `ask` waits for the result, up to a deadline. Both run in the order they were
-called. Only this thread touches what belongs to the engine, so that state needs no lock. The torch
-and the scripted engine have one each, and the vLLM engine's event loop runs in one.
+`post` does not wait; `ask` waits for the result, up to a deadline. Both run commands in call order.
+Only this thread touches what belongs to the engine, so that state needs no lock. The torch,
+scripted and clock engines have one each, and the vLLM engine's event loop runs in one.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class EngineState:
         self.paused = True
 
     def require_working(self, call: str) -> None:
-        """Raise `EngineStateInvalid` if the engine has failed. So do all checks below."""
+        """Raise `EngineStateInvalid` if the engine has failed. All checks below include this."""
         if self.error is not None:
             raise EngineStateInvalid(call, f"failed ({self.error})")
 
@@ -55,7 +55,7 @@ class EngineState:
 
 
 class CommandQueue:
-    """Commands from any thread for the one that calls `run`, in the order they came."""
+    """Commands from any thread, for the thread that calls `run`, in the order they came."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[EngineCall] = queue.SimpleQueue()
@@ -68,7 +68,7 @@ class CommandQueue:
         self._queue.put(command)
 
     def run(self, wait_s: float | None) -> None:
-        """Run all commands in the queue; wait so long for the first; None: without a limit."""
+        """Run all commands in the queue. Wait up to `wait_s` for the first; None: no limit."""
         try:
             self._queue.get(block=wait_s != 0, timeout=wait_s)()
             while True:
@@ -103,7 +103,7 @@ class EngineThread:
             self._put(command)
 
     def ask(self, call: str, question: Callable[[], T]) -> T:
-        """Return the result of `question`, or raise what it raised.
+        """Return what `question` returns, or raise what it raises.
 
         Raises `EngineTimeout` if it was not run in time.
         """

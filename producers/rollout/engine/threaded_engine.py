@@ -1,7 +1,7 @@
-"""Base of the engines that sample in one thread of this process: commands between passes.
+"""Base of the engines that sample in a thread of this process: it runs commands between passes.
 
-Public methods are those of `Engine` and may be called from any thread. Methods with an underscore
-run in the engine's thread and alone change its state. A pass that raises ends the engine
+Public methods belong to `Engine` and may be called from any thread. Methods with an underscore run
+in the engine's thread, and only they change its state. A pass that raises ends the engine
 (`state.error`). All requests get their "abort" chunk, and only a new engine helps.
 """
 

@@ -1,4 +1,4 @@
-"""One question of a probe, and the check of its answer's form: faults in an engine's chunks. Pure;
+"""One question of a probe, and the check on its answer's form: faults in an engine's chunks. Pure;
 `questions.py` compares answers.
 """
 
@@ -14,7 +14,7 @@ from seamlessflow.producers.rollout.engine.contract import FinishReason, Samplin
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 ROUNDING = 1e-4
-"""Most that rounding may raise the log-probability of an almost certain token above 0."""
+"""Rounding may raise an almost certain token's log-probability above 0, at most by this."""
 
 
 class EngineProbeFailed(SeamlessFlowError):
@@ -41,7 +41,7 @@ class EngineUnanswering(EngineProbeFailed):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request of a probe; `name` says what it is for."""
+    """One request in a probe; `name` says what it is for."""
 
     name: str
     prompt: bytes
@@ -55,7 +55,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The tokens of a completion from `start` on, and the most likely ones beside each."""
+    """A completion's tokens from `start` on, and the most likely tokens beside each."""
 
     start: int
     ids: list[int]

@@ -1,7 +1,7 @@
-"""An engine's probe: the questions of `questions.py`, asked with a deadline.
+"""An engine's probe: the questions in `questions.py`, asked with a deadline.
 
-Called from the device thread while nothing else is sampled. Six short requests are asked once the
-engine is built, one after it woke up.
+Called from the device thread while nothing else is sampled. It asks six short requests once the
+engine is built, and one after the engine woke up or got other weights.
 """
 
 import threading
@@ -21,7 +21,7 @@ from seamlessflow.producers.rollout.probe.answers import (
 from seamlessflow.schemas.tokens import pack
 
 SHORT = 2
-"""Tokens of the one answer under weights that were just loaded."""
+"""Tokens in the one answer after a wake-up or other weights."""
 
 
 class EngineProbe:
@@ -37,7 +37,7 @@ class EngineProbe:
     def whole(self, engine: Engine, prompt: bytes, version: int) -> None:
         """Ask an engine that was just built all questions. Raises `EngineProbeFailed`.
 
-        It lasts for a wrong answer: another engine of its kind would give it too.
+        For a wrong answer, the error is lasting: another engine of its kind would give it too.
         """
         try:
             self._ask_all(engine, prompt, version)
@@ -49,7 +49,7 @@ class EngineProbe:
 
     def short(self, engine: Engine, prompt: bytes, version: int) -> None:
         """Ask an engine that woke up or has other weights one question. Raises as `whole` does, but
-        nothing that lasts: a new engine may be right again.
+        no lasting error: a new engine may be right again.
         """
         question = questions.greedy(prompt, SHORT)
         (answer,) = _Asking(engine, version, self._deadline_s).answers([question])

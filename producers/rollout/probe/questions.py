@@ -1,8 +1,8 @@
-"""The questions that an engine must answer right before it serves, and the checks of the answers.
+"""The questions that an engine must answer right before it serves, and the checks on the answers.
 Pure; `asking.py` asks.
 
-Every field of a chunk that goes into a record is checked, for every engine. Only the allowed
-rounding is the engine's own to state (`Engine.logprob_tolerance`).
+Every chunk field that goes into a record is checked, for every engine. An engine itself states only
+the allowed rounding (`Engine.logprob_tolerance`).
 """
 
 import math
@@ -12,13 +12,13 @@ from seamlessflow.producers.rollout.probe.answers import ROUNDING, ProbeAnswer, 
 
 PROMPT_TEXT = "1 + 1 ="
 LENGTH = 8
-"""An answer's tokens."""
+"""Tokens in an answer."""
 
 SPLIT = 4
-"""The place from which an answer is continued by another request."""
+"""Another request continues an answer from this place."""
 
 TOP = MOST_TOP_LOGPROBS
-"""Most likely tokens asked for beside each."""
+"""Count of most likely tokens asked for beside each token."""
 
 _TEMPERATURE = 0.7
 
@@ -58,7 +58,7 @@ def aborted(prompt: bytes) -> Question:
 
 
 def check_full(question: Question, answer: ProbeAnswer) -> None:
-    """Check that the answer has all of its `max_tokens`."""
+    """Check that the answer has all its `max_tokens`."""
     if answer.reason != "length":
         question.fail("finish_reason", "length", answer.reason)
     count = question.sampling.max_tokens - answer.start
@@ -84,9 +84,9 @@ def check_aborted(question: Question, answer: ProbeAnswer) -> None:
 
 
 def check_likely(question: Question, answer: ProbeAnswer, tolerance: float) -> None:
-    """Check that each token has the log-probability that it has among the most likely ones.
+    """Check that each token's log-probability is the same among the most likely tokens.
 
-    One that is not among them must be less likely. A greedy token must be the most likely one.
+    A token that is not among them must be less likely. A greedy token must be the most likely one.
     """
     for token, logprob, row in zip(answer.ids, answer.logprobs, answer.tops, strict=True):
         if token not in row:
@@ -120,11 +120,11 @@ def check_same(
 def check_distribution(
     question: Question, first: ProbeAnswer, again: ProbeAnswer, tolerance: float
 ) -> None:
-    """Check that `first`, in its middle, has the distribution of `again` at its temperature.
+    """Check that `first`, in its middle, has `again`'s distribution, at its own temperature.
 
-    `again` is one greedy token there, so it shows the distribution at temperature 1. Another
-    temperature needs a sum over the whole vocabulary, by which its probabilities are divided. The
-    most likely tokens, and the known probability of the rest, bound that sum on both sides.
+    `again` is one greedy token at that place, so it shows the distribution at temperature 1. At
+    another temperature, probabilities are divided by a sum over the whole vocabulary. The most
+    likely tokens, and the known probability of the rest, bound that sum on both sides.
     """
     cooled = first.tops[again.start - first.start]
     raw = again.tops[0]
@@ -142,7 +142,7 @@ def check_distribution(
 
 
 def _normaliser(raw: list[float]) -> tuple[float, float]:
-    """Return bounds of log sum p^(1 / T) over a vocabulary; `raw` are its largest log p."""
+    """Return bounds for log sum p^(1 / T) over a vocabulary; `raw` are its largest log p."""
     total = sum(math.exp(logprob / _TEMPERATURE) for logprob in raw)
     # No other token is likelier than the last of these, and together they have the remaining mass.
     left = max(0.0, 1.0 - sum(map(math.exp, raw)))

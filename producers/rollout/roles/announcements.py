@@ -66,7 +66,7 @@ def _origin(roles: RolloutRoles, now_ms: int) -> _Origin:
 
 
 def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.RoleAcquired:
-    """Return the record from which on the manager may route turns here."""
+    """Return the record after which the manager may route turns here."""
     return r.RoleAcquired(
         **_origin(roles, now_ms),
         role="rollout",
@@ -83,7 +83,7 @@ def role_acquired(roles: RolloutRoles, outcome: Acquired, now_ms: int) -> r.Role
 def role_released(
     roles: RolloutRoles, outcome: Released, handed_back: int, now_ms: int
 ) -> r.RoleReleased:
-    """Return the record from which on the device's memory is free for another role."""
+    """Return the record after which the device's memory is free for another role."""
     return r.RoleReleased(
         **_origin(roles, now_ms),
         role="rollout",
@@ -96,7 +96,7 @@ def role_released(
 
 
 def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.GenerationPaused:
-    """Return the record that turns stand still for new weights."""
+    """Return the record which says that turns stand still for new weights."""
     return r.GenerationPaused(
         **_origin(roles, now_ms),
         mode="keep",
@@ -106,7 +106,7 @@ def generation_paused(roles: RolloutRoles, running: int, now_ms: int) -> r.Gener
 
 
 def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.WeightsLoaded:
-    """Return the record from which on tokens are of the new version."""
+    """Return the record after which tokens come from the new version."""
     return r.WeightsLoaded(
         **_origin(roles, now_ms),
         policy=roles.policy,
@@ -116,7 +116,7 @@ def weights_loaded(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.Weigh
 
 
 def generation_resumed(roles: RolloutRoles, outcome: Loaded, now_ms: int) -> r.GenerationResumed:
-    """Return the record that turns go on."""
+    """Return the record which says that turns go on."""
     return r.GenerationResumed(
         **_origin(roles, now_ms),
         version=outcome.move.weights.version,

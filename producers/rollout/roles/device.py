@@ -1,4 +1,4 @@
-"""The thread that takes an engine through the moves of `roles.py`, one after the other.
+"""The thread that takes an engine through the moves from `roles.py`, one after the other.
 
 A move may take minutes. Meanwhile the main loop goes on writing tokens and heartbeats. The order
 within a move must not change: verify, pause, load, resume; abort, sleep. While the trainer holds
@@ -8,8 +8,8 @@ An engine is probed before it serves, but not after a load under kept turns. Tho
 once, and a probe would queue behind them. A failure before the engine was touched is `NotStarted`.
 After that it is `MoveFailed`, and the engine is never resumed. A lease keeps the trainer from
 deleting the files until they are loaded. If they were deleted before, or there can be no lease, the
-move is `NotStarted`. Moves name the directories that were published; everything here is done with
-those of this host (`places.py`).
+move is `NotStarted`. Moves name the published directories; this thread works with this host's own
+directories (`places.py`).
 """
 
 import queue
@@ -46,10 +46,10 @@ from seamlessflow.schemas.records import PolicyWeights
 
 
 class EngineFactory(Protocol):
-    """A maker of the engine that the settings name. Called from the device thread; may block."""
+    """Maker of the engine that the settings name. Called from the device thread; may block."""
 
     whole_vocabulary: bool
-    """True if log-probs under top-p and top-k are those over the whole vocabulary."""
+    """True if log-probs cover the whole vocabulary also under top-p and top-k."""
 
     loads_asleep: bool
     """True if its engines load weights also while they sleep."""
@@ -86,7 +86,7 @@ class RolloutDevice:
     _loaded: PublishedWeights | None = None
     """The weights in the engine, which were verified before they were loaded."""
     _verified: PublishedWeights | None = None
-    """The weights that were verified last: their files are not read twice for it."""
+    """The weights verified last, so that their files are not read twice."""
     _parser: tuple[tuple[str, bytes], MessageParser] | None = None
     _moves: queue.SimpleQueue[tuple[DeviceMove, PhaseTimes] | None] = field(
         default_factory=queue.SimpleQueue
@@ -157,7 +157,7 @@ class RolloutDevice:
         return self._parser_of(policy)
 
     def _known(self, weights: PublishedWeights) -> bool:
-        """Return True for weights in the engine, and for those verified that are still on disk."""
+        """Return True for weights in the engine, and for verified ones that are still on disk."""
         verified = weights == self._verified and weights.path.is_dir()
         return verified or weights == self._loaded
 
@@ -251,9 +251,9 @@ class RolloutDevice:
 
 
 def _as_made(weights: PublishedWeights, policy: PolicyWeights) -> PublishedWeights:
-    """Return weights under the number that they were made with, which their manifest has.
+    """Return weights under the version number that they were made with, from their manifest.
 
-    A frozen policy that shows versions of another one has numbers of its own. Raises
+    A frozen policy that serves another policy's versions has its own numbers. Raises
     `WeightsInvalid`.
     """
     if not policy.frozen:
@@ -262,7 +262,7 @@ def _as_made(weights: PublishedWeights, policy: PolicyWeights) -> PublishedWeigh
 
 
 def truncated(policy: PolicyWeights) -> bool:
-    """Return whether turns of the policy are trained although top-p or top-k cut them short."""
+    """Return whether the policy's turns are trained although top-p or top-k leaves tokens out."""
     top_p = policy.overrides.top_p
     top_k = policy.overrides.top_k
     trained = policy.train_truncated or policy.train_inexact

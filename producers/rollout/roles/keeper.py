@@ -1,4 +1,4 @@
-"""The role's keeper: begins the moves that `roles.py` decides on the device, and writes their
+"""The role's keeper: has the device make the moves that `roles.py` decides on, and writes their
 outcomes to `control`.
 
 Main loop only. Turns are handed back as soon as the role is to be given up, before the engine
@@ -83,14 +83,14 @@ class RoleKeeper:
     def gone(self) -> bool:
         """True if the process was asked to end and holds no role, engine memory or move.
 
-        A first engine that is still being built is not waited for: nobody was told of it.
+        It does not wait for a first engine that is still being built: no record announced it.
         """
         roles = self._roles
         waits = roles.awake or (roles.busy and roles.loaded is not None)
         return roles.leaving and not waits
 
     def apply(self, record: Record) -> None:
-        """Fold a record of `control` or `fleet` in."""
+        """Fold in a record from `control` or `fleet`."""
         self._roles.apply(record)
         self._updates.line.apply(record)
 
@@ -118,7 +118,7 @@ class RoleKeeper:
         self._device.begin(move, times)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
-        """Act on what the device reports of a move. Raises a failed one's error."""
+        """Act on what the device reports on a move. Raises a failed move's error."""
         match outcome:
             case Acquired():
                 outcome.times.end("report")

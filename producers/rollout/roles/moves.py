@@ -1,6 +1,6 @@
 """The moves by which a rollout process takes, keeps and gives up its role, and their outcomes.
 
-`roles.py` decides on moves one at a time, the thread of `device.py` carries them out and reports
+`roles.py` decides on moves one at a time; the thread in `device.py` carries them out and reports
 the outcomes.
 """
 
@@ -33,9 +33,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Preload:
-    """The change of a sleeping engine to newer weights, in the host's memory.
+    """A sleeping engine's change to newer weights, in the host's memory.
 
-    For an engine that loads awake alone they are only verified.
+    If the engine can load only while awake, they are only verified.
     """
 
     weights: PublishedWeights
@@ -103,7 +103,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class NotStarted:
-    """The outcome that the weights are not what was published; nothing was changed."""
+    """The outcome that the move could not begin, for example with bad files; nothing changed."""
 
     move: Acquire | Load | Preload
     error: Exception

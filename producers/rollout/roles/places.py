@@ -1,7 +1,7 @@
-"""Places of published weights and of the tokenizer on this host.
+"""Places on this host for published weights and the tokenizer.
 
 If this host sees the trainer's own directory, that is the place. Otherwise (or always, if so
-configured) it is one in the host's cache. Its files come from the trainer's memory or the
+configured) it is a directory in the host's cache. Its files come from the trainer's memory or the
 configured storage. Called by the device thread, before a move changes anything.
 """
 
@@ -24,21 +24,21 @@ _log = logging.getLogger(__name__)
 
 
 class WeightsPlaces(Protocol):
-    """Directories of this host for published weights."""
+    """This host's directories for published weights."""
 
     def weights(self, weights: PublishedWeights, policy: str) -> PublishedWeights:
-        """Return the weights with a directory of this host. May take long.
+        """Return the weights with a directory on this host. May take long.
 
         Raises `SeamlessFlowError` if they cannot be had; nothing is changed then.
         """
 
     def tokenizer(self, policy: PolicyWeights) -> PolicyWeights:
-        """Return the record with a tokenizer's directory of this host. Raises as `weights`."""
+        """Return the record with a tokenizer's directory on this host. Raises as `weights` does."""
 
 
 class WeightsSource(Protocol):
-    """Published weights elsewhere, which come to this host's cache. Both raise
-    `SeamlessFlowError` if they do not.
+    """A source that brings published files to this host's cache. Both methods raise
+    `SeamlessFlowError` if that fails.
     """
 
     def version(self, version: int, manifest_sha256: str) -> Path:
@@ -49,8 +49,8 @@ class WeightsSource(Protocol):
 
 
 class HostPlaces:
-    """Directories as they were published, from the trainer's memory, or from the storage, as
-    `settings` say.
+    """The published directories, or copies from the trainer's memory or the storage, as `settings`
+    say.
     """
 
     def __init__(self, settings: WeightsSection, data_dir: Path, senders: Addresses) -> None:
@@ -81,9 +81,10 @@ class HostPlaces:
     def _taken(
         self, policy: str, shown: bool, take: Callable[[WeightsSource], Path]
     ) -> Path | None:
-        """Return the directory that a source has; None to use the one that was published.
+        """Return a directory from a source, or None to use the published one.
 
-        `shown`: this host sees that one. Raises the last source's error, if all fail.
+        `shown`: this host sees the published one. Otherwise raises the last source's error if all
+        fail.
         """
         sources = self._sources(policy)
         if shown:
@@ -101,7 +102,7 @@ class HostPlaces:
         return None
 
     def _sources(self, policy: str) -> Sequence[WeightsSource]:
-        """Return those that are configured, the trainer's memory first."""
+        """Return the configured sources, the trainer's memory first."""
         settings = self._settings
         storage = weights_fetcher(self._settings, policy, self._data_dir)
         sources: list[WeightsSource] = [] if storage is None else [storage]
@@ -111,7 +112,7 @@ class HostPlaces:
 
 
 def _is_there(weights: PublishedWeights) -> bool:
-    """Return whether the host sees that version, and not one of another run by the same path."""
+    """Return whether the host sees that version, and not another run's under the same path."""
     try:
         return sha256(weights.path / MANIFEST) == weights.manifest_sha256
     except OSError:

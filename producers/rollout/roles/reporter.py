@@ -1,4 +1,4 @@
-"""The reporter of a rollout process: its heartbeats, activity, and events on `control`.
+"""A rollout process's reporter: its heartbeats, activity, and events on `control`.
 
 Main loop only. If one of these cannot be delivered, the producer raises at its next call, which
 ends the process.
@@ -20,7 +20,7 @@ ACTIVITY_MS = 2_000
 
 
 class Reporter:
-    """The writer of heartbeats and events. Call `tick` at `due_ms` at the latest."""
+    """Writer for heartbeats and events. Call `tick` at `due_ms` at the latest."""
 
     def __init__(self, producer: Producer, roles: RolloutRoles, facts: Facts, now_ms: int) -> None:
         self._producer = producer
@@ -37,7 +37,7 @@ class Reporter:
 
     @property
     def due_ms(self) -> int:
-        """The time of the next heartbeat or activity report, whichever is sooner."""
+        """Time at which the next heartbeat or activity report is due, whichever is sooner."""
         return min(self._beat_due_ms, self._activity_due_ms)
 
     def announce(self, record: Record) -> None:
@@ -62,7 +62,7 @@ class Reporter:
             self._report(now_ms)
 
     def follow(self, engine: Engine | None) -> None:
-        """Account for this engine's passes from now on; None: for no engine's."""
+        """Account for this engine's passes from now on; None: for no engine."""
         if engine is not self._engine:
             self._count_passes()
             self._engine = engine
@@ -77,13 +77,13 @@ class Reporter:
         self._beat_due_ms = now_ms + HEARTBEAT_MS
 
     def rejoin(self) -> None:
-        """Make the next `tick` write the heartbeat of a new incarnation at once."""
+        """Make the next `tick` write a new incarnation's heartbeat at once."""
         self._state = None
 
     def vanish(self, now_ms: int) -> None:
         """Write the last activity, and that the process has ended in order; delete its heartbeat.
 
-        A reader that was there learns of the end, one that comes later finds nothing.
+        A reader that runs now learns of the end; a later one finds no heartbeat.
         """
         self._report(now_ms)
         self.beat(ENDED, None, now_ms)
@@ -103,7 +103,7 @@ class Reporter:
 
 
 def _passes_s(engine: Engine | None) -> tuple[float, float]:
-    """Return the seconds of its passes in full batches, and those spent again; 0 without one."""
+    """Return its full-batch seconds and its recomputing seconds; 0 without an engine."""
     if engine is None:
         return 0.0, 0.0
     health = engine.health()

@@ -1,10 +1,10 @@
-"""The decisions of a rollout process: when it takes its role, gives it up and loads weights. Pure.
+"""A rollout process's decisions: when it takes its role, gives it up and loads weights. Pure.
 
-It folds the records of `control` and `fleet` that concern one worker. `next_move` returns what to
+It folds the records on `control` and `fleet` that concern one worker. `next_move` returns what to
 do now, one move at a time. The caller calls `begin` and then reports the outcome (`acquired`,
-`loaded_weights`, `released`, `reject`). Only a newer (epoch, assignment) is obeyed, and no decision
-of a scheduler older than the newest one known. The role waits until the training process of the
-same worker has given up its own.
+`loaded_weights`, `released`, `reject`). It obeys only a newer (epoch, assignment), and no scheduler
+older than the newest one known. It takes its role only after the same worker's training process has
+given up its own.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ class RolloutRoles(WorkerRoles):
     loads_asleep: bool = field(kw_only=True)
     """True if the engine loads weights also while it sleeps."""
     shared: bool = field(default=False, kw_only=True)
-    """True if assignments say which policy it serves; `policy` is then the one that it serves."""
+    """True if assignments say which policy it serves; `policy` is then the one served now."""
     others: dict[str, tuple[PublishedWeights | None, PolicyWeights | None]] = field(
         default_factory=dict
     )
@@ -43,9 +43,9 @@ class RolloutRoles(WorkerRoles):
     awake: bool = False
     """True while the engine has its memory."""
     loaded: int | None = None
-    """Version in the engine; None until there is one."""
+    """Version in the engine; None until there is an engine."""
     verified: PublishedWeights | None = None
-    """Weights that were verified ahead, for an engine that loads them awake alone."""
+    """Weights that were verified ahead, for an engine that loads only while awake."""
     unusable: PublishedWeights | None = None
     """Weights that could not be read ahead; the move into the role tries again."""
     published: PublishedWeights | None = None
@@ -55,10 +55,10 @@ class RolloutRoles(WorkerRoles):
     joined: bool = False
     """True once `fleet` was read up to this incarnation's first heartbeat."""
     trainer: tuple[int, bool] = (-1, False)
-    """The time of the training process's last record, and whether it held its role then."""
+    """Time of the training process's last record, and whether it held its role then."""
 
     def apply(self, record: Record) -> None:
-        """Fold one record in, in its topic's order."""
+        """Fold in one record; each topic's records come in order."""
         match record:
             case r.SchedulerClaimed() | r.SchedulerSnapshot() | r.WorkerAssignment():
                 self.epoch = max(self.epoch, record.epoch)
@@ -88,7 +88,7 @@ class RolloutRoles(WorkerRoles):
             return Release(self.assignment)
         if self._other_policy:
             if self.awake:
-                # Not the number of the new assignment, which it goes on to take.
+                # Not the new assignment's number: the worker has yet to take that one.
                 return Release(self.held.assignment if self.held else NO_ASSIGNMENT)
             self._turn_to_other()
         if self.lost:
@@ -97,7 +97,7 @@ class RolloutRoles(WorkerRoles):
 
     @property
     def _other_policy(self) -> str:
-        """The policy that a shared worker is to serve, if it is another one than now."""
+        """The policy that a shared worker is to serve next; empty if it stays the same."""
         wanted = self.wanted.policy if self.shared and self.wanted is not None else ""
         return wanted if wanted != self.policy else ""
 
@@ -153,9 +153,9 @@ class RolloutRoles(WorkerRoles):
             self.loaded = move.weights.version
 
     def reject(self, move: Acquire | Load | Preload) -> bool:
-        """Note that the weights of a move are unusable; return True if the process can go on.
+        """Note that a move's weights are unusable; return True if the process can go on.
 
-        It can if others were published meanwhile, or none are needed yet.
+        It can if other weights were published meanwhile, or none are needed yet.
         """
         self.under_way = None
         self.unusable = move.weights
@@ -180,7 +180,7 @@ class RolloutRoles(WorkerRoles):
         return None
 
     def _ahead(self) -> Preload | None:
-        """Return the move to the newest weights of an engine that sleeps, if it lacks them."""
+        """Return the move that gives a sleeping engine the newest weights, if it lacks them."""
         newest = self.published
         policy = self.policy_weights
         if newest is None or policy is None or self.leaving:
@@ -236,7 +236,7 @@ class RolloutRoles(WorkerRoles):
 
 
 def concerns(record: Record, worker: str, policy: str | None) -> bool:
-    """Return True if `RolloutRoles` of this worker folds the record; None: of any policy."""
+    """Return True if this worker's `RolloutRoles` folds the record. `policy` None: any policy."""
     match record:
         case r.SchedulerClaimed() | r.SchedulerSnapshot():
             return True

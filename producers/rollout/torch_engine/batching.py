@@ -1,11 +1,12 @@
 """Continuous batching: which requests run, what the next passes compute, and what they sample.
 
-`advance` has three steps. Waiting requests are admitted while there is room. Where the running ones
-outgrow it, the newest wait again. One prefill pass runs over rows with many tokens without KV, in
-chunks that fit the token budget. Such rows are new prompts, continuations, and rows whose KV new
-weights made invalid. What several of them begin with is computed in one row, and the others copy
-it. One decode pass runs over the rows that lack only their last token's KV. The passes see rows and
-tokens, not requests. Engine thread only, under `torch.inference_mode`.
+`advance` has three steps. First, it admits waiting requests while there is room. If the running
+ones outgrow the room, the newest wait again. Second, one prefill pass runs over rows with many
+tokens without KV, in chunks that fit the token budget. Such rows are new prompts, continuations,
+and rows whose KV new weights made invalid. A beginning that several rows share is computed in one
+row, and the others copy it. Third, one decode pass runs over the rows that lack only their last
+token's KV. The passes see rows and tokens, not requests. Engine thread only, under
+`torch.inference_mode`.
 """
 
 import time
@@ -39,10 +40,10 @@ class LogitsNotFinite(ArithmeticError):
 
 @dataclass(frozen=True, slots=True)
 class _Prefilled:
-    """Rows that after a prefill pass lack only their next token, and the logits of that token.
+    """Rows that after a prefill pass lack only their next token, and that token's logits.
 
-    `again` is the share of computed tokens whose KV was computed before, `reused` the number of
-    tokens that rows copied instead.
+    `again`: the share of computed tokens whose KV was computed before. `reused`: how many tokens
+    rows copied instead.
     """
 
     rows: Int64s
@@ -89,9 +90,9 @@ class ContinuousBatch:
     def advance(self) -> Iterator[RequestChunk]:
         """Run one prefill and one decode pass; a row gets at most one token.
 
-        Raises `LogitsNotFinite`, and whatever the model's forward raises. A generator, so that what
-        was sampled before a pass that raises has been delivered. Call nothing else here while it is
-        not exhausted.
+        Raises `LogitsNotFinite`, and whatever the model's forward raises. It is a generator, so
+        that a pass that raises does not lose what was sampled before. Call no other method until it
+        is exhausted.
         """
         self._make_room()
         yield from self._admit()
@@ -104,7 +105,7 @@ class ContinuousBatch:
             sampled = self._sample(done.rows, done.logits_BV)
             self.times.add_prefill(time.perf_counter() - started, done.again)
             yield from sampled
-        # A request that ended in the prefill left a row behind the decoding ones: those stay.
+        # A request that ended in the prefill had its row after the decoding ones: those stay.
         if decoding:
             started = time.perf_counter()
             sampled = self._sample(*_decode(self.table, self._forward, decoding))
@@ -128,7 +129,7 @@ class ContinuousBatch:
         return ended
 
     def _make_room(self) -> None:
-        """Let the newest running requests wait until the KV of the others fits."""
+        """Let the newest running requests wait until the others' KV fits."""
         while self.table.is_too_long():
             row = int(self.table.admitted[: self.table.running].argmax())
             request = self.table.requests[row]
@@ -177,7 +178,7 @@ class ContinuousBatch:
 def _top_tokens(
     logits_BV: Tensor, temperature_B: npt.NDArray[np.float32], requests: list[Request]
 ) -> list[TopTokens]:
-    """Return the most likely tokens of the rows whose requests ask for them."""
+    """Return the most likely tokens for the rows whose requests ask for them."""
     tops = [NO_TOP] * len(requests)
     rows = [row for row, request in enumerate(requests) if request.sampling.top_logprobs]
     if rows:
@@ -193,7 +194,7 @@ def _top_tokens(
 
 
 def _decoding_first(table: RowTable) -> int:
-    """Move the running rows that lack the KV of one token before the others; return how many."""
+    """Move the running rows that lack one token's KV before the others; return how many."""
     pending = table.pending()
     if (pending == 1).all():
         return len(pending)
@@ -206,7 +207,7 @@ def _decoding_first(table: RowTable) -> int:
 
 
 def _prefill(table: RowTable, forward: CachedForward, first: int, budget: int) -> _Prefilled:
-    """Give rows from `first` on a chunk of KV: those of the plan, then those that can copy it."""
+    """Give rows from `first` on a chunk of KV: compute the planned rows, then copy to others."""
     rows, width = _arrange(table, first, budget)
     pending = table.pending()[rows]
     sizes = np.minimum(pending, width)
@@ -216,7 +217,7 @@ def _prefill(table: RowTable, forward: CachedForward, first: int, budget: int) -
     logits_RV = forward(first, ids, positions)
     again = table.computed_before(rows, sizes) / int(sizes.sum())
     table.cached[rows] += sizes
-    # For each row that lacks only its next token, the row whose logits are its own.
+    # By row that lacks only its next token: the row whose logits it uses.
     sources = {row: row for row in rows[sizes == pending].tolist()}
     reused = 0
     for row in range(first + len(rows), table.running):
@@ -230,7 +231,7 @@ def _prefill(table: RowTable, forward: CachedForward, first: int, budget: int) -
 
 
 def _arrange(table: RowTable, first: int, budget: int) -> tuple[Int64s, int]:
-    """Bring the rows that a prefill pass computes to `first`; return them, and its width."""
+    """Bring the rows that a prefill pass computes to `first`; return them and the pass's width."""
     # The oldest goes first, or a stream of short prompts could keep a long one waiting forever.
     table.swap(first, first + int(table.admitted[first : table.running].argmin()))
     waiting = slice(first, table.running)
@@ -254,10 +255,10 @@ def _decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Int64s
 def plan_prefill(
     tokens_RL: Int32s, length_R: Int64s, cached_R: Int64s, budget: int
 ) -> tuple[list[int], int]:
-    """Return which of the waiting rows a prefill pass computes, and its width in tokens.
+    """Return which waiting rows a prefill pass computes, and its width in tokens.
 
-    The rows rise, and the first is among them. A row of which the pass computes at least half of
-    what it lacks, as part of another row, is left out: it copies that afterwards. The padded area,
+    The rows are in rising order, and the first waiting row is among them. A row is left out if
+    another row computes at least half of what it lacks: it copies that afterwards. The padded area,
     rows times width, fits the budget. A first row wider than the budget is taken alone and in
     chunks.
     """

@@ -1,8 +1,8 @@
 """Checks that the torch engine samples from a model's own distribution.
 
 They look at the model's configuration and compare logits. Some models would sample from a wrong
-distribution without any error. They keep anything but keys and values (recurrent states, chunks),
-or scale positions by a batch's longest row. Such models are refused when the engine is built.
+distribution without any error. These keep something other than keys and values (recurrent states,
+chunks), or scale positions by a batch's longest row. They are refused when the engine is built.
 Sliding windows are masks, which `forward.py` makes.
 """
 
@@ -30,7 +30,7 @@ _TOLERANCE_HALF = 0.1
 def plan_cache(
     model: PreTrainedModel, max_length: int | None, max_rows: int, kv_bytes: int
 ) -> KvCache:
-    """Return an empty cache for the model, of as many tokens as `kv_bytes` can hold.
+    """Return an empty cache for the model, for as many tokens as `kv_bytes` can hold.
 
     Raises `ModelUnsupported`, also if not even one row of full length fits.
     """
@@ -54,7 +54,7 @@ def plan_cache(
 
 
 def check_config(model: PreTrainedModel) -> None:
-    """Raise `ModelUnsupported` for what a comparison of short rows would not show."""
+    """Raise `ModelUnsupported` for faults that comparing short rows would not show."""
     config = model.config.get_text_config()
     reason = unsupported(config.to_dict())
     if not reason and SLIDING in layer_types(config) and sliding_window(config) is None:

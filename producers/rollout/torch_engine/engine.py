@@ -1,7 +1,7 @@
 """An engine in this process: continuous batching over any `transformers` causal model.
 
-For a CPU, for tests and for the quick start; the GPU engine is vLLM. Requests are checked in the
-caller's thread. Only the engine's own thread touches the model, the KV cache and live requests.
+It is for a CPU, for tests and for the quick start; the GPU engine is vLLM. Requests are checked in
+the caller's thread. Only the engine's own thread touches the model, the KV cache and live requests.
 """
 
 import secrets
@@ -98,7 +98,7 @@ class TorchEngine(ThreadedEngine):
         super().__init__("torch-engine", settings.deadline_s)
 
     def _use_threads(self) -> None:
-        """Compute with the CPU threads asked for in the calling thread; torch counts by thread."""
+        """Let the calling thread compute with `threads` CPU threads: torch sets this by thread."""
         if self._threads is not None:
             torch.set_num_threads(self._threads)
 
@@ -205,7 +205,7 @@ class TorchEngine(ThreadedEngine):
             self._batch.abort(request_id)
 
     def _read(self, directory: Path) -> "_NewWeights":
-        """Read and check weights, those of a base only if the model has others."""
+        """Read and check weights; a base's weights only if the model has another base."""
         base = base_of(directory)
         state = self._model.state_dict()
         if base is None:

@@ -1,10 +1,10 @@
-"""A forward of a `transformers` causal model over neighbouring rows of the KV cache.
+"""A `transformers` causal model's forward over neighbouring rows of the KV cache.
 
 Rows may have any lengths. The attention mask and the position ids say which positions of its own
 row each query sees. Rows with fewer new tokens than the widest one are padded on the left. The last
 column then holds the logits of every row's last token.
 
-Layers with a sliding window get a mask of their own over the same cache, which keeps all positions.
+Layers with a sliding window get their own mask over the same cache, which keeps all positions.
 """
 
 import numpy as np
@@ -21,12 +21,12 @@ PADDING = -1
 
 
 def layer_types(config: PreTrainedConfig) -> set[str]:
-    """Return the types of a model's layers; empty if its configuration names none."""
+    """Return a model's layer types; empty if its configuration names none."""
     return set(getattr(config, "layer_types", None) or ())
 
 
 def sliding_window(config: PreTrainedConfig) -> int | None:
-    """Return the number of tokens that layers with a window see, or None if no layer has one."""
+    """Return how many tokens layers with a window see, or None if no layer has a window."""
     types = layer_types(config)
     window: int | None = getattr(config, "sliding_window", None)
     return window if not types or SLIDING in types else None
@@ -49,7 +49,7 @@ class CachedForward:
     def __call__(
         self, first: int, ids_RQ: npt.NDArray[np.int64], positions_RQ: npt.NDArray[np.int64]
     ) -> Tensor:
-        """Return the logits [R, vocabulary] of the last column of rows `first` to `first + R`.
+        """Return the last column's logits [R, vocabulary] for rows `first` to `first + R`.
 
         Writes the KV of `ids` at `positions`, except where that is PADDING (-1).
         """
@@ -68,7 +68,7 @@ class CachedForward:
         return logits_RV
 
     def _mask(self, positions_RQ: Tensor, longest: int) -> Tensor | dict[str, Tensor]:
-        """Return the model's attention mask, or one for each type of its layers."""
+        """Return the model's attention mask, or one for each of its layer types."""
         own_RQ1 = positions_RQ[:, :, None]
         seen_L = self._positions_L[:longest]
         full_RQL = seen_L <= own_RQ1

@@ -1,10 +1,10 @@
 """Keys and values of all rows, in the form that a `transformers` model writes to and reads from.
 
-One buffer [row, position, head, head_dim] a layer for keys and one for values. A forward covers a
-*window* of neighbouring rows. `update` scatters the new entries to each row's own positions. It
-returns views, not copies, of the window up to its longest row. That is why the row table keeps the
-rows of a pass next to each other. Buffers grow by doubling, up to the limits: many rows of short
-turns or few of long ones.
+Each layer has one buffer [row, position, head, head_dim] for keys and one for values. A forward
+covers a *window* of neighbouring rows. `update` scatters the new entries to each row's own
+positions. It returns views, not copies, of the window up to its longest row. That is why the row
+table keeps a pass's rows next to each other. Buffers grow by doubling, up to the limits: many rows
+for short turns or few for long ones.
 
 Touched by the engine thread only, under `torch.inference_mode`.
 """
@@ -22,9 +22,8 @@ from transformers.cache_utils import Cache
 class Window:
     """The rows `first` to `last` that one forward covers, and where its R x Q new entries go.
 
-    `rows` and `length` are the size of the buffers. `destination` holds flat row * length +
-    position indices. `source` picks from the flattened R x Q entries those that are no padding,
-    None meaning all.
+    `rows` and `length` are the buffers' size. `destination` holds flat row * length + position
+    indices. `source` picks from the flattened R x Q entries those that are no padding; None: all.
     """
 
     rows: int
@@ -37,14 +36,14 @@ class Window:
 
 
 class KvLayer:
-    """Keys and values of one layer, shaped by the first states it gets."""
+    """One layer's keys and values, shaped by the first states it gets."""
 
     def __init__(self, window: Window, key_states: Tensor, value_states: Tensor) -> None:
         self.window = window
         self.buffers = [self._buffer_like(key_states), self._buffer_like(value_states)]
 
     def update(self, key_states: Tensor, value_states: Tensor) -> tuple[Tensor, Tensor]:
-        """Store [row, head, query, dim]; return [row, head, position, dim] of the window."""
+        """Store [row, head, query, dim]; return the window as [row, head, position, dim]."""
         keys, values = self.buffers
         return self._scattered(keys, key_states), self._scattered(values, value_states)
 
@@ -72,13 +71,13 @@ class KvLayer:
 
 
 class KvCache(Cache):
-    """The cache of all layers, and the copies between rows that the row table asks for.
+    """The cache for all layers, and the copies between rows that the row table asks for.
 
-    It holds at most `max_tokens`, which is the number of rows times their length.
+    It holds at most `max_tokens`, counted as rows times their length.
     """
 
     def __init__(self, max_rows: int, max_length: int, max_tokens: int | None = None) -> None:
-        """Limit rows, tokens of a row, and tokens in all; None: as many as all rows may have."""
+        """Limit rows, tokens in a row, and tokens in all; None: as many as all rows may have."""
         super().__init__(layers=[])
         self.max_rows = max_rows
         self.max_length = max_length
@@ -89,7 +88,7 @@ class KvCache(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Store one layer's new states and return all of the window; the model calls this."""
+        """Store one layer's new states and return the whole window; the model calls this."""
         layer = self._kv_layers.get(layer_idx)
         if layer is None:
             layer = KvLayer(self.window, key_states, value_states)
@@ -101,7 +100,7 @@ class KvCache(Cache):
         return self.window.longest
 
     def reserve(self, rows: int, length: int) -> None:
-        """Make room for so many rows of so many tokens, beyond which no KV is in use."""
+        """Make room for so many rows with so many tokens; no KV beyond these is in use."""
         window = self.window
         wanted = (
             _doubled(window.rows, rows, self.max_rows),
@@ -115,7 +114,7 @@ class KvCache(Cache):
                 layer.grow()
 
     def _shape(self, rows: int, length: int) -> tuple[int, int]:
-        """Return the buffers' rows and length where they have no room to be doubled."""
+        """Return the buffers' rows and length if the limit leaves no room to double them."""
         longer = max(length, min(2 * length, self.max_length, self.max_tokens // rows))
         return min(self.max_rows, self.max_tokens // longer), longer
 

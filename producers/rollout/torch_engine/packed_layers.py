@@ -1,4 +1,4 @@
-"""Linear layers of a model on a CPU, with weights in the order in which oneDNN multiplies them.
+"""A model's linear layers on a CPU, with weights in the order in which oneDNN multiplies them.
 
 A decoding pass has few rows, so most of its time goes into reading weights. torch gives products of
 plain float32 weights to MKL, which reads them two to three times as slowly as oneDNN reads packed
@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 _LEAST = 2**16
-"""Values of the smallest weight that is packed: products of smaller ones take no time."""
+"""A weight with fewer values is not packed: products with it take no time."""
 
 _TOLERANCE = 1e-3
-"""Difference of logits that rounding may make, as a share of the largest."""
+"""Rounding may change logits by this share of the largest one."""
 
 
 class PackedLinear(nn.Module):
-    """A linear layer with a packed float32 weight. Its `weight` has a shape, and values if tied."""
+    """A linear layer with a packed float32 weight. If not tied, its `weight` is only a shape."""
 
     def __init__(self, layer: nn.Linear, tied: bool) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class PackedLinear(nn.Module):
 
     def pack(self, weight: Tensor) -> None:
         """Take a weight of the layer's shape."""
-        self._packed.copy_(_packed(weight))  # in place, or memory would fall to pieces
+        self._packed.copy_(_packed(weight))  # in place, or memory would become fragmented
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return inputs [..., in] times the weight, plus the bias: [..., out]."""
@@ -49,10 +49,10 @@ class PackedLinear(nn.Module):
 
 
 class PackedLayers:
-    """The packed layers of a model; none on other devices, and of other types than float32."""
+    """A model's packed layers; none if it is not on a CPU, or not in float32."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        """Pack the model's large linear layers, unless it reads their weights by itself."""
+        """Pack the model's large linear layers, unless its own code reads their weights."""
         self._model = model
         self._layers: dict[str, PackedLinear] = {}
         plain = _large_layers(model) if _can_pack(model) else {}
@@ -71,9 +71,9 @@ class PackedLayers:
             self._layers = {}
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put tensors by their names in its state dict into the model."""
+        """Put tensors into the model, by their names in its state dict."""
         if not tensors:
-            return  # the adapter alone is new, so a tied weight need not be packed again
+            return  # only the adapter is new, so a tied weight need not be packed again
         state = self._model.state_dict()
         alone = {f"{name}.weight": layer for name, layer in self._layers.items() if not layer.tied}
         for name, tensor in tensors.items():
@@ -92,14 +92,14 @@ def _packed(weight: Tensor) -> Tensor:
 
 
 def _copy(model: PreTrainedModel) -> None:
-    """Give each weight that stays its own memory: one view of a file holds the whole file there."""
+    """Give each remaining weight its own memory: one view of a file keeps the whole file there."""
     for weight in model.parameters():
         if not weight.is_meta:
             weight.data = weight.data.clone()
 
 
 def _can_pack(model: PreTrainedModel) -> bool:
-    """Return whether the model is of a kind that is packed, and this torch can do it."""
+    """Return whether such a model is packed, and this torch can do it."""
     if model.device.type != "cpu" or model.dtype != torch.float32:
         return False
     try:
@@ -118,7 +118,7 @@ def _large_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:
 
 
 def _agrees(model: PreTrainedModel, logits_V: Tensor) -> bool:
-    """Return whether the model has these logits without the plain weights of its layers."""
+    """Return whether the model still gives these logits without its layers' plain weights."""
     try:
         packed_V = _logits_V(model)
     except (NotImplementedError, RuntimeError):

@@ -1,10 +1,10 @@
-"""Row table: the sequence that each row of the KV cache holds, and the order of the rows.
+"""Row table: the sequence that each KV cache row holds, and the order of the rows.
 
-The first rows belong to running requests. Behind them are rows of finished requests. Their KV is
-kept for a prompt that continues it: an agent's next turn begins with its last turn's tokens. Behind
-those are rows never used. A running row also copies the KV that another row has of its next tokens:
-equal prompts are computed once. Moving a row moves its KV with it, so that the rows of one pass are
-neighbours. New weights invalidate all KV, so none of an older version is ever reused.
+The first rows belong to running requests. Behind them are finished requests' rows. Their KV is kept
+for a prompt that continues it: an agent's next turn begins with its last turn's tokens. Behind
+those are rows never used. If another row has KV for a running row's next tokens, the running row
+copies it: equal prompts are computed once. Moving a row moves its KV with it, so that the rows in
+one pass are neighbours. New weights invalidate all KV, so older versions' KV is never reused.
 """
 
 import numpy as np
@@ -33,10 +33,10 @@ _RECORD = np.dtype(
 
 
 class RowTable:
-    """Columns indexed by row: `tokens[row, :length]`, with KV for the first `cached` of them.
+    """Columns indexed by row: `tokens[row, :length]`, with KV for the first `cached` tokens.
 
-    `requests` are those of the running rows, in the rows' order. Any call may move a request to
-    another row. `admitted` rises with each admission, so the smallest is the oldest request.
+    `requests` belong to the running rows, in row order. Any call may move a request to another row.
+    `admitted` rises with each admission, so the smallest is the oldest request.
     """
 
     def __init__(self, kv: KvCache) -> None:
@@ -55,7 +55,7 @@ class RowTable:
 
     @property
     def running(self) -> int:
-        """The number of running rows."""
+        """Count of running rows."""
         return len(self.requests)
 
     def admit(self, request: Request) -> int:
@@ -87,9 +87,9 @@ class RowTable:
         return self.running * int(self.length[: self.running].max(initial=0)) > self.kv.max_tokens
 
     def make_room(self, rows: int = 0, tokens: int = 0) -> None:
-        """Make room for the running rows, and for so many further ones of so many tokens.
+        """Make room for the running rows, and for so many further rows with so many tokens.
 
-        Finished rows are forgotten as far as they take that room, first those that ended long ago.
+        Finished rows that take up this room are forgotten, first those that ended long ago.
         """
         tokens = max(tokens, int(self.length[: self.running].max(initial=0)))
         while True:
@@ -101,10 +101,10 @@ class RowTable:
         self.kv.reserve(wanted, longest)
 
     def copy_prefix(self, row: int) -> tuple[int, int]:
-        """Copy to a running row what another row has of the KV that it lacks.
+        """Copy KV that a running row lacks from another row.
 
-        Returns that row and the number of tokens, which is 0 if no row has any. The last token is
-        among them only if that row has the same tokens, so that their next logits are the same.
+        Returns that row and how many tokens' KV was copied, 0 if no row has any. The last token's
+        KV is copied only if both rows have the same tokens, so that their next logits are the same.
         """
         cached = int(self.cached[row])
         length = int(self.length[row])
@@ -151,7 +151,7 @@ class RowTable:
         return self.length[: self.running] - self.cached[: self.running]
 
     def computed_before(self, rows: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> int:
-        """Return how many of the next `sizes` tokens of these rows had KV once, here or elsewhere.
+        """Return how many of these rows' next `sizes` tokens had KV once, here or elsewhere.
 
         They lack it now: new weights made it invalid, or another engine has it.
         """
@@ -164,7 +164,7 @@ class RowTable:
         self.length[rows] += 1
 
     def sampling(self, rows: npt.NDArray[np.int64]) -> SamplingBatch:
-        """Return the parameters with which the next token of each of these rows is sampled."""
+        """Return the parameters for sampling the next token in each of these rows."""
         records = self._records[rows]
         return SamplingBatch(
             temperature_B=records["temperature"],
@@ -175,7 +175,7 @@ class RowTable:
         )
 
     def _place(self, tokens: npt.NDArray[np.int32]) -> int:
-        """Bring a row with all KV that can be reused behind the running ones; return how much."""
+        """Bring a row with all reusable KV behind the running rows; return how many tokens' KV."""
         # Without the last token: its logits are what the request needs a pass for.
         donor, reused = self._longest_prefix(tokens[:-1])
         if donor >= self.running and reused == self.cached[donor]:
@@ -200,7 +200,7 @@ class RowTable:
         if length == 0:
             return -1, 0
         common = np.minimum(common_prefix(self.tokens[: self.used], tokens[:length]), cached)
-        # The last of equals: a finished row needs no copy.
+        # Among equals, the last: a finished row needs no copy.
         donor = self.used - 1 - int(common[::-1].argmax())
         return (donor, int(common[donor])) if common[donor] else (-1, 0)
 
@@ -216,7 +216,7 @@ class RowTable:
 def common_prefix(
     tokens_RL: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int64]:
-    """Return for each row how many of its first tokens are the first of `tokens`."""
+    """Return for each row how many first tokens it shares with `tokens`."""
     length = len(tokens)
     equal = tokens_RL[:, :length] == tokens
     return np.where(equal.all(axis=1), length, equal.argmin(axis=1))

@@ -1,8 +1,8 @@
-"""Sampling of one token for every row of a batch, without a Python loop over rows.
+"""Sampling: one token for every row in a batch, without a Python loop over rows.
 
-A row's token depends on its own logits, parameters, seed and completion offset, never on the rest
-of the batch. A counter-based generator gives one uniform number a token. The inverse of the
-cumulative distribution, over the vocabulary in id order, turns it into a token.
+A row's token depends on its own logits, parameters, seed and completion offset, never on other
+rows. A counter-based generator gives one uniform number a token. The inverse cumulative
+distribution, over the vocabulary in id order, turns it into a token.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 @dataclass(frozen=True, slots=True)
 class SamplingBatch:
-    """Parameters of B rows, on the host. `offset_B`: where in its completion a row's token goes."""
+    """Parameters for B rows, on the host. `offset_B`: a row's token's place in its completion."""
 
     temperature_B: npt.NDArray[np.float32]
     top_p_B: npt.NDArray[np.float64]
@@ -31,10 +31,10 @@ class SamplingBatch:
 def uniforms(
     seed_B: npt.NDArray[np.uint64], offset_B: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return number `offset` of the stream of `seed`, in [0, 1 - 2**-52].
+    """Return number `offset` in the stream from `seed`, in [0, 1 - 2**-52].
 
-    SplitMix64 (Steele, Lea, Flood 2014) read at a position. A mixed seed starts it, so neighbouring
-    seeds do not share a stream.
+    This is SplitMix64 (Steele, Lea, Flood 2014), read at a position. A mixed seed starts it, so
+    neighbouring seeds do not share a stream.
     """
     state_B = _mix(seed_B) + (offset_B.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     return (_mix(state_B) >> np.uint64(12)).astype(np.float64) * 2.0**-52
@@ -49,7 +49,7 @@ def _mix(state_B: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 def sample(logits_BV: Tensor, batch: SamplingBatch) -> tuple[Tensor, Tensor]:
     """Return token ids int64[B] and their log-probabilities float32[B] at the rows' temperatures.
 
-    They are over the whole vocabulary, whatever top-k and top-p leave out.
+    The log-probabilities are over the whole vocabulary, whatever top-k and top-p leave out.
     """
     logprobs_BV = distributions(logits_BV, batch.temperature_B)
     weights_BV = _filtered(logprobs_BV.exp(), batch)
@@ -79,13 +79,13 @@ def distributions(logits_BV: Tensor, temperature_B: npt.NDArray[np.float32]) -> 
     rows_R = torch.from_numpy(rows).to(logprobs_BV.device)
     scale_R1 = torch.from_numpy(temperature_B[rows]).to(logprobs_BV.device)[:, None]
     chosen_RV = logprobs_BV[rows_R]
-    best_R1 = chosen_RV.amax(dim=-1, keepdim=True)  # taken off first: a tiny divisor stays finite
+    best_R1 = chosen_RV.amax(dim=-1, keepdim=True)  # so that a tiny divisor gives no infinity
     tempered_RV = torch.log_softmax((chosen_RV - best_R1) / scale_R1, dim=-1)
     return logprobs_BV.index_copy(0, rows_R, tempered_RV)
 
 
 def _sampled(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
-    """Return the first token at which the cumulative weight passes the uniform share of all."""
+    """Return the first token at which the cumulative weight passes a uniform share of the total."""
     cumulative_BV = _cumulative(weights_BV)
     share_B1 = torch.from_numpy(uniform_B).to(weights_BV.device)[:, None] * cumulative_BV[:, -1:]
     tokens_B = torch.searchsorted(cumulative_BV, share_B1, right=True)[:, 0]
@@ -111,7 +111,7 @@ def _filtered(weights_BV: Tensor, batch: SamplingBatch) -> Tensor:
 
 
 def _nucleus(ordered_RV: Tensor, top_p_R1: Tensor) -> Tensor:
-    """Return True for the shortest leading run, of at least one, with `top_p` of the weight."""
+    """Return True for the shortest leading run, at least one token, with `top_p` of the weight."""
     cumulative_RV = _cumulative(ordered_RV)
     return (cumulative_RV - ordered_RV) < top_p_R1 * cumulative_RV[:, -1:]
 

@@ -1,10 +1,10 @@
 """The engine's new weights: everything is read and checked before the model is touched.
 
-A whole model comes in the safetensors files of a Hugging Face directory, with the model's own
-parameter names. A name that shares its storage with another one (tied embeddings) may be left out.
+A whole model comes in a Hugging Face directory's safetensors files, with the model's own parameter
+names. A name that shares its storage with another one (tied embeddings) may be left out.
 
-An adapter is added to the outputs of the layers. The base's weights stay as they are, so nothing
-drifts over versions. In half precision, no change is lost that is too small for a merged weight.
+An adapter is added to the layers' outputs. The base's weights stay as they are, so nothing drifts
+over versions. In half precision, a change too small for a merged weight is not lost.
 """
 
 from collections import defaultdict
@@ -30,8 +30,7 @@ def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tens
     """Return exactly the tensors for `state` (a model's state dict), on the host.
 
     Raises `WeightsRejected` for unreadable files, values that are not finite, and names or shapes
-    that differ from the model's. It also does if names that share one tensor in the model have
-    different values.
+    that differ from the model's. Names that share one tensor in the model must have equal values.
     """
     tensors = _load(directory)
     groups = _shared(state)
@@ -85,7 +84,7 @@ def _reject_names(directory: Path, what: str, names: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The matrices A (rank x inputs) and B (outputs x rank) of each layer, on the host."""
+    """Each layer's matrices A (rank x inputs) and B (outputs x rank), on the host."""
 
     scale: float
     halves: Mapping[str, tuple[Tensor, Tensor]]
@@ -94,7 +93,7 @@ class Adapter:
 def read_adapter(directory: Path, state: Mapping[str, Tensor]) -> Adapter:
     """Return a directory's adapter, for a model with this state dict.
 
-    Raises `WeightsRejected` if it cannot be read, is of another model, or not finite.
+    Raises `WeightsRejected` if it cannot be read, is for another model, or is not finite.
     """
     try:
         tensors = load_file(directory / TENSORS)
@@ -119,14 +118,14 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
 
 
 class AdaptedLayers:
-    """The layers of a model that have an adapter now."""
+    """A model's layers that have an adapter now."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._handles: dict[str, RemovableHandle] = {}
 
     def put(self, adapter: Adapter | None) -> None:
-        """Replace the adapter; None: the base alone."""
+        """Replace the adapter; None: only the base."""
         for name, handle in self._handles.items():
             handle.remove()
             module = self._model.get_submodule(name)

@@ -1,7 +1,7 @@
-"""The rule that decides on which records of its slot a worker acts. Pure; `serving.py` asks.
+"""The rule that decides which records in its slot a worker acts on. Pure; `serving.py` asks.
 
-The slot also holds other records: for workers that had it before, for earlier incarnations of this
-one, and repeats. It also holds records that a partition's former owner still sent.
+The slot also holds other records: for workers that had it before, for this worker's earlier
+incarnations, and repeats. It also holds records that a partition's former owner still sent.
 """
 
 from collections import Counter, OrderedDict
@@ -11,7 +11,7 @@ from typing import Literal
 from seamlessflow.schemas.records import CancelGeneration, GenerateTurn
 
 REMEMBERED_TURNS = 16_384
-"""The number of turns whose newest dispatch is remembered, to recognise a repeat."""
+"""Count of turns whose newest dispatch is remembered, to recognise a repeat."""
 
 Ignored = Literal["other_worker", "other_incarnation", "old_epoch", "repeated"]
 
@@ -23,16 +23,16 @@ class Admission:
     worker: str
     incarnation: str
     ignored: Counter[Ignored] = field(default_factory=Counter)
-    """Number of ignored records that are not in the metrics yet, by reason."""
+    """Count of ignored records that are not in the metrics yet, by reason."""
     _epochs: dict[int, int] = field(default_factory=dict)
     _dispatches: OrderedDict[str, int] = field(default_factory=OrderedDict)
 
     def renewed(self, incarnation: str) -> "Admission":
-        """Return the admission of the worker's next incarnation."""
+        """Return the admission for the worker's next incarnation."""
         return Admission(self.worker, incarnation, self.ignored)
 
     def admits(self, request: GenerateTurn) -> bool:
-        """Return True for a record to this incarnation, of the newest owner, not seen before."""
+        """Return True for a new record to this incarnation, from the partition's newest owner."""
         reason = self._misdirected(request)
         if reason is None:
             reason = self._outdated(request)

@@ -1,6 +1,6 @@
-"""One dispatch under way: its sampling, an engine's chunks in, records of `sessions` out.
+"""One dispatch under way: its sampling; an engine's chunks go in, records for `sessions` come out.
 
-`Dispatch` is pure: `advance` returns at most one record a call. Offsets of a dispatch are
+`Dispatch` is pure: `advance` returns at most one record a call. A dispatch's offsets are
 contiguous, and nothing comes after `TurnCompleted`, `TurnInterrupted` or `TurnFailed`.
 `LiveDispatch` is a dispatch as the engine's thread and the main loop share it. Called by
 `serving.py`.
@@ -34,7 +34,7 @@ from seamlessflow.schemas.topics import Headers
 STREAMED_EVERY_MS = 100
 UNSTREAMED_EVERY_MS = 2_000
 SILENCE_MS = 5_000
-"""Time without a record after which an empty `TurnProgressed` shows that the turn is not lost."""
+"""After so long without a record, an empty `TurnProgressed` shows that the turn is not lost."""
 
 DispatchOutput = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted | r.TurnFailed
 
@@ -58,8 +58,8 @@ class _ControlFields(TypedDict, total=False):
 class Dispatch:
     """A dispatch under way. Call `advance` at `due_ms` at the latest, even without a chunk.
 
-    While `urgent`, call it for every chunk. Urgent are a streamed turn's first chunk, and all
-    chunks if the text or a rule may end the turn.
+    While `urgent`, call it for every chunk. A streamed turn's first chunk is urgent. If the text or
+    a rule may end the turn, all chunks are urgent.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Dispatch:
         ends: Collection[int] = (),
         control: ControlledTurn | None = None,
     ) -> None:
-        """Begin; `stream` parses behind the prompt without its prefill, `ends` end a turn."""
+        """Begin. `stream` parses from the prompt's prefill on; tokens in `ends` end a turn."""
         self.request = request
         self._message = TurnMessage(request, stream, ends)
         self._control = control
@@ -109,7 +109,7 @@ class Dispatch:
     def end(
         self, chunks: Iterable[TokenChunk], reason: str, now_ms: int
     ) -> r.TurnCompleted | r.TurnInterrupted:
-        """Return the last record of a dispatch that stops now, with all tokens not yet written."""
+        """Stop the dispatch; return its last record, with all tokens not yet written."""
         # It may be finished already: then its completion is worth more than a new dispatch.
         finish = self._add(chunks)
         if finish is not None and finish != "abort":
@@ -212,7 +212,7 @@ class Dispatch:
         }
 
     def _new_fields(self, now_ms: int) -> _TokenFields:
-        """Return the fields of all records with tokens; the delta in them is taken once."""
+        """Return the fields that all records with tokens share; the delta is taken only once."""
         new = self._unwritten
         return {
             **turn_fields(self.request, now_ms),
@@ -229,7 +229,7 @@ class Dispatch:
 class LiveDispatch:
     """A dispatch and its chunks. The engine's thread calls `on_chunk`, the main loop all else.
 
-    Chunks that are not urgent wait here until the dispatch is due. So a token does not wake the
+    Chunks that are not urgent wait here until the dispatch is due. So not every token wakes the
     main loop.
     """
 

@@ -3,8 +3,8 @@
 One text is parsed: the prompt's prefill (a forced tool call), earlier dispatches' tokens, and those
 sampled now. Deltas hold only what earlier dispatches have not written.
 
-The JSON is that of records of `sessions`, canonical: sorted keys, absent members left out. Tool
-calls get public ids that contain the turn's.
+The JSON is for records on `sessions`. It is canonical: sorted keys, absent members left out. Tool
+calls get public ids that contain the turn's id.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class MessageParser(Protocol):
-    """The part of a policy's `Renderer` that the rollout process needs: a parser of completions.
+    """The part of a policy's `Renderer` that the rollout process needs: a completion parser.
 
     Not for several threads at once.
     """
@@ -41,19 +41,19 @@ class MessageParser(Protocol):
         """Tokens that begin and end thinking, or None if there is not one for each."""
 
     def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> MessageStream:
-        """Return the parser of one completion of `prompt`."""
+        """Return a parser for one completion of `prompt`."""
 
     def raw_stream(self) -> MessageStream:
-        """Return the parser of one completion of a prompt without a chat template: plain text."""
+        """Return a parser for one completion as plain text: the prompt has no chat template."""
 
     def encode(self, text: str) -> bytes:
         """Return the token ids of `text` as int32 bytes."""
 
 
 class TurnMessage:
-    """The message so far; `stream` parses behind the prompt without its prefill, `ends` end a turn.
+    """The message so far. `stream` parses from the prefill on; tokens in `ends` end a turn.
 
-    Tokens of the prefill count where the stream is fed, but not in the completion.
+    The prefill's tokens are fed to the stream, but do not count in the completion.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class TurnMessage:
         return self._stops is not None or self._one_call is not None
 
     def feed(self, ids: bytes) -> int | None:
-        """Parse new tokens; return the length of the completion if its text has ended it."""
+        """Parse new tokens; return the completion's length if its text has ended it, or None."""
         if ids:
             self._add_delta(self._stream.feed(ids))
         watched = [each for each in (self._stops, self._one_call) if each is not None]
@@ -90,7 +90,7 @@ class TurnMessage:
         return max(0, min(ends) - self._prefill) if ends else None
 
     def finish(self) -> ParsedMessage:
-        """Return the whole message; its tokens of thinking are those that were sampled."""
+        """Return the whole message; its count of thinking tokens leaves out the prefill."""
         self._add_delta(self._stream.finish())
         message = self._stream.message
         if message.reasoning_tokens is None:
@@ -144,7 +144,7 @@ def message_json(message: ParsedMessage, turn_id: str) -> bytes:
 def _delta_json(delta: MessageDelta, turn_id: str, first_call: int) -> bytes | None:
     """Return the addition to the message, or None if it is empty.
 
-    `first_call` is the number of tool calls of the turn before it.
+    `first_call`: how many tool calls the turn had before it.
     """
     if not delta:
         return None

@@ -30,7 +30,7 @@ _NOT_BENT: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a turn fails; `status` is that of the agent's HTTP call."""
+    """The reason why a turn fails; `status` is the HTTP status for the agent's call."""
 
     status: int
     reason: str
@@ -65,7 +65,7 @@ def turn_fields(request: GenerateTurn, now_ms: int) -> TurnFields:
 
 
 def unstarted(request: GenerateTurn, reason: str, now_ms: int) -> TurnInterrupted:
-    """Return the record that hands back a turn that no engine here was given."""
+    """Return the record that hands back a turn which was not given to an engine here."""
     return TurnInterrupted(
         **turn_fields(request, now_ms),
         token_offset=len(request.completion_ids) // TOKEN_BYTES,
@@ -118,7 +118,7 @@ def unsupported(sampling: Sampling) -> tuple[str, ...]:
 
 
 def refused(error: RequestInvalid) -> Refusal:
-    """Return the refusal of a request that the engine refused."""
+    """Return the refusal for a request that the engine refused."""
     if isinstance(error, PromptTooLong):
         return too_long(error.length, error.limit)
     if isinstance(error, SamplingUnsupported):
@@ -127,18 +127,18 @@ def refused(error: RequestInvalid) -> Refusal:
 
 
 def too_long(length: int, limit: int) -> Refusal:
-    """Return the refusal of a prompt that leaves no room for a completion."""
+    """Return the refusal for a prompt that leaves no room for a completion."""
     detail = f"the prompt has {length} tokens, the context {limit}"
     return Refusal(400, "prompt_too_long", detail, "policy")
 
 
 def bad_request(detail: str) -> Refusal:
-    """Return the refusal of a request that is wrong."""
+    """Return the refusal for a wrong request."""
     return Refusal(400, "bad_request", detail, "environment")
 
 
 def unsupported_value(detail: str) -> Refusal:
-    """Return the refusal of a request for something that this system does not support."""
+    """Return the refusal if a request asks for something that this system does not support."""
     return Refusal(400, "unsupported_value", detail, "environment")
 
 

@@ -1,4 +1,4 @@
-"""Turns that this worker samples: records of its slot to the engine, tokens to `sessions`.
+"""Turns that this worker samples: its slot's records go to the engine, tokens to `sessions`.
 
 Main loop only. While the worker does not hold its role, it hands back at once what the manager
 sends. The turn then continues elsewhere before its deadline.
@@ -44,10 +44,10 @@ SCAN_MS = 20
 
 
 HELD_MS = 1_000
-"""Time that a turn waits for weights whose publication this worker has not read yet."""
+"""A turn waits this long for weights whose publication this worker has not read yet."""
 
 Write = Callable[[DispatchOutput, int, Headers, OnDelivery], None]
-"""Writes a record of a turn to the given partition of `sessions`."""
+"""Writes a turn's record to the given partition of `sessions`."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Serving:
     _away_reason: str = "preempted"
 
     def receive(self, received: Received, now_ms: int) -> None:
-        """Act on a record of the slot."""
+        """Act on a record from the slot."""
         match received.record:
             case r.GenerateTurn() as request:
                 if self.admission.admits(request):
@@ -103,7 +103,7 @@ class Serving:
                 self._cancel(cancel, now_ms)
 
     def advance(self, live: LiveDispatch, now_ms: int) -> None:
-        """Write the record of a dispatch that is due now, if any."""
+        """Write a dispatch's record, if one is due now."""
         if live.ended:  # a chunk woke the main loop before it ended the dispatch
             return
         record = live.dispatch.advance(live.new_chunks(), now_ms)
@@ -146,12 +146,12 @@ class Serving:
         return bool(self._held)
 
     def begin_overdue(self, now_ms: int, loads: bool) -> None:
-        """Begin turns that wait in vain: no newer weights are to be loaded (`loads`)."""
+        """Begin turns that waited too long, unless newer weights are to be loaded (`loads`)."""
         if self._held and not loads:
             self._begin_held(now_ms, now_ms - HELD_MS)
 
     def drop(self, live: LiveDispatch) -> None:
-        """End a dispatch without a record: a record behind a lost one would not count."""
+        """End a dispatch without a record: a record after a lost one would not count."""
         if not live.ended:
             self._end(live)
 
@@ -211,7 +211,7 @@ class Serving:
         return None
 
     def _begin_held(self, now_ms: int, overdue_ms: int = -1) -> None:
-        """Give the engine the held turns that it is new enough for, and those from before then."""
+        """Give the engine held turns, if it is new enough or they were held by `overdue_ms`."""
         service = self.service
         for turn_id, begun in list(self._held.items()):
             request = begun.live.dispatch.request
@@ -287,7 +287,7 @@ class Serving:
 
 
 def _stream(parser: MessageParser, request: r.GenerateTurn) -> MessageStream:
-    """Return the parser of the turn's completion. Raises `ValueError`."""
+    """Return the parser for the turn's completion. Raises `ValueError`."""
     if request.raw:
         return parser.raw_stream()
     return parser.stream(_tools(request.tools), template_prompt(request))
@@ -295,7 +295,7 @@ def _stream(parser: MessageParser, request: r.GenerateTurn) -> MessageStream:
 
 @lru_cache(maxsize=256)
 def _tools(tools: bytes | None) -> list[Mapping[str, object]] | None:
-    """Return the parsed tools; all turns of a session share them. Raises `ValueError`."""
+    """Return the parsed tools; a session's turns share them. Raises `ValueError`."""
     if tools is None:
         return None
     read: list[Mapping[str, object]] = read_json(tools)
@@ -303,4 +303,4 @@ def _tools(tools: bytes | None) -> list[Mapping[str, object]] | None:
 
 
 def _ignore_delivery(error: DeliveryFailed | None, _: int) -> None:
-    """Do nothing: if the record of a turn not started is lost, the manager's deadline acts."""
+    """Do nothing: if this record is lost, the manager acts at the turn's deadline."""

@@ -1,16 +1,16 @@
-"""Ends of a turn by its text: message streams that end at a stop string, or behind one call. Pure.
+"""Ends that a turn's text decides: streams that end at a stop string, or after one call. Pure.
 
 Stop strings are searched in the content that the agent reads, not in thinking or tool-call markup.
 Tokens are parsed one by one, so the token that completes a stop string is known exactly. It is the
-completion's last, also if the stop string is white space. The content ends before the stop string,
-and the deltas add up to the content. White space is held back as long as a stop string may follow
-and trim it.
+completion's last token, also if the stop string is white space. The content ends before the stop
+string, and the deltas add up to the content. White space is held back as long as a stop string may
+follow and trim it.
 
-Where a turn may make only one tool call, the token behind the call decides. One that ends the turn
-by itself still belongs to the turn. So a model that makes one call samples exactly what it would
-have sampled anyway. Any other token is cut off. The distribution stays the policy's own, as with a
-stop string. It works only for calls that the stream reports as they come. Calls within thinking are
-reported only at the end. So are all calls of a renderer that parses whole completions
+If a turn may make only one tool call, the token after the call decides. If that token ends the turn
+by itself, it still belongs to the turn. So a model that makes one call samples exactly what it
+would have sampled anyway. Any other token is cut off. The distribution stays the policy's own, as
+with a stop string. This works only for calls that the stream reports as they come. Calls within
+thinking are reported only at the end. So are all calls if the renderer parses whole completions
 (`Renderer.streams` is false). Such a turn is not limited.
 """
 
@@ -27,7 +27,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES, unpack
 
 
 class StopText:
-    """A `MessageStream` over another one; `stops` are not empty strings.
+    """A `MessageStream` over another one; no string in `stops` is empty.
 
     If `trimmed`, the content has no white space at its end.
     """
@@ -36,7 +36,7 @@ class StopText:
         self.stop_string: str | None = None
         """The stop string that ended the content: the first one in it. None until there is one."""
         self.found_after: int | None = None
-        """The number of tokens up to and with the one that completed it."""
+        """Count of tokens up to and with the one that completed the stop string."""
         self._inner = inner
         self._stops = stops
         self._trimmed = trimmed
@@ -74,7 +74,7 @@ class StopText:
         return replace(message, content=self._shown())
 
     def _read(self, delta: MessageDelta) -> MessageDelta:
-        # A stop string may begin in text that came before, so its longest beginning is held back.
+        # A stop string may begin in earlier text, so its longest possible beginning is held back.
         searched = max(0, len(self._content) - self._held_back)
         self._content += delta.content
         text = self._content + self._inner.space
@@ -88,7 +88,7 @@ class StopText:
         return joined(replace(delta, content=""), self._give(self._settled()))
 
     def _settled(self) -> int:
-        """Return the length of the content that no later stop string can change."""
+        """Return how much of the content no later stop string can change."""
         end = max(self._given, len(self._content) - self._held_back)
         while self._trimmed and end > self._given and self._content[end - 1].isspace():
             end -= 1
@@ -104,11 +104,11 @@ class StopText:
 
 
 class OneCall:
-    """A `MessageStream` over another one; `ends` are the tokens that end a turn by themselves."""
+    """A `MessageStream` over another one; tokens in `ends` end a turn by themselves."""
 
     def __init__(self, inner: MessageStream, ends: Collection[int]) -> None:
         self.found_after: int | None = None
-        """The number of tokens up to the turn's end; None until a token behind it came."""
+        """Count of tokens up to the turn's end; None until a token after it came."""
         self._inner = inner
         self._ends = ends
         self._called = False

@@ -1,4 +1,4 @@
-"""Tokens of one dispatch that are sampled and not yet on a record. Pure; used by `dispatch.py`."""
+"""A dispatch's tokens that are sampled and not yet on a record. Pure; used by `dispatch.py`."""
 
 from collections.abc import Iterable
 
@@ -32,10 +32,10 @@ class ChunkIncomplete(SeamlessFlowError):
 
 
 class Unwritten:
-    """The unwritten tokens; `offset` is where in the completion the first of them stands.
+    """The unwritten tokens; `offset` is where in the completion the first one stands.
 
-    Beside each token are the `top_logprobs` most likely ones. The engine reports `reported` of
-    them, which may be more.
+    Beside each token are the `top_logprobs` most likely ones. The engine reports `reported` most
+    likely tokens, which may be more.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Unwritten:
 
     @property
     def end(self) -> int:
-        """The length of the completion so far."""
+        """The completion's length so far."""
         return self.offset + len(self.ids) // TOKEN_BYTES
 
     @property
@@ -82,7 +82,7 @@ class Unwritten:
         return new
 
     def cut(self, length: int) -> None:
-        """Drop all tokens behind the first `length` of the completion."""
+        """Drop all tokens after the completion's first `length`."""
         kept = max(0, length - self.offset) * TOKEN_BYTES
         self.ids = self.ids[:kept]
         self.logprobs = self.logprobs[:kept]
@@ -97,7 +97,7 @@ class Unwritten:
         self.spans = []
 
     def _likeliest(self, parts: Iterable[bytes]) -> bytes:
-        """Return the first `top_logprobs` of the values that are reported beside each token."""
+        """Return for each token the first `top_logprobs` values among those reported."""
         data = b"".join(parts)
         if self._reported == self._top:
             return data

@@ -21,8 +21,8 @@ from seamlessflow.producers.rollout.vllm_engine.protocol import TokenEvent
 
 _CONNECT_S = 10.0
 _IDLE_S = 2.0
-"""Life of an idle connection here. It must be well below the server's (5 s by default). A call over
-a connection that the server just closed fails."""
+"""Lifetime of an idle connection on this side. It must be well below the server's (5 s by default):
+a call over a connection that the server just closed fails."""
 
 _JSON = {"content-type": "application/json"}
 
@@ -61,7 +61,7 @@ class VllmClient:
         await self._http.aclose()
 
     async def context_length(self) -> int:
-        """Return the most tokens of prompt and completion."""
+        """Return the most tokens that prompt and completion may have together."""
         models = (await self._call("GET", "/v1/models")).json()
         return int(models["data"][0]["max_model_len"])
 
@@ -79,7 +79,7 @@ class VllmClient:
         await self._call("POST", "/resume")
 
     async def load(self, directory: Path, label: str) -> None:
-        """Load new weights, or another adapter, under a new label; drop the KV of the old ones."""
+        """Load new weights, or another adapter, under a new label; drop the old ones' KV."""
         path = str(directory.absolute())
         if (directory / CONFIG).exists():
             await self._load_adapter(path, f"adapter-{uuid.uuid4().hex[:12]}")
@@ -123,7 +123,7 @@ class VllmClient:
     async def generate(
         self, body: bytes, top: int
     ) -> AsyncIterator[AsyncIterator[list[TokenEvent]]]:
-        """Yield the stream of one request: lists of events, those that arrived together in one.
+        """Yield one request's stream: each list holds the events that arrived together.
 
         Leaving the context early ends the request in the server. Raises `RequestRefused`,
         `ServerFailed`, `AnswerInvalid`.
@@ -139,7 +139,7 @@ class VllmClient:
             raise ServerFailed(protocol.GENERATE, f"{type(error).__name__} {error}") from error
 
     async def _load_adapter(self, path: str, name: str) -> None:
-        """Load an adapter in place of the one before; each has a name that none had."""
+        """Load an adapter instead of the last one, under a name that no adapter had."""
         last = self.adapter
         self.adapter = name
         if last is not None:

@@ -45,7 +45,7 @@ from seamlessflow.producers.rollout.vllm_engine.server import (
 
 _LOOK_S = 0.5
 _ASK_EVERY = 10
-"""Looks at the process between two questions after its health."""
+"""The server's health is asked once in so many looks at its process."""
 
 
 class VllmEngine:
@@ -56,8 +56,9 @@ class VllmEngine:
     ) -> None:
         """Serve the Hugging Face model in `directory` as policy `version`. Blocks until it does.
 
-        An adapter is served on its base, and then others of that base only. The model's files are
-        linked beside the log while the server runs. Raises `VllmNotStarted`, `WeightsRejected`.
+        An adapter is served on its base, and later only other adapters for that base. The model's
+        files are linked beside the log while the server runs. Raises `VllmNotStarted`,
+        `WeightsRejected`.
         """
         self._base = base_of(directory)
         served = directory if self._base is None else Path(self._base.directory)
@@ -223,4 +224,4 @@ async def _watch(loop: VllmLoop, server: VllmServer | None) -> None:
 
 
 async def _nothing() -> None:
-    """Do nothing: the end of an event loop on which nothing runs."""
+    """Do nothing: this ends an event loop on which nothing runs."""

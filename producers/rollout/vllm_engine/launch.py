@@ -1,4 +1,4 @@
-"""The command line and a vLLM server's environment. Pure.
+"""A vLLM server's command line and environment. Pure.
 
 vLLM pins other versions of many libraries than this process has, so it runs in its own Python
 environment. It listens on the loopback interface and downloads nothing.
@@ -30,14 +30,14 @@ _OFFLINE = {
     "DO_NOT_TRACK": "1",
 }
 _KEEP_ALIVE_S = 3600
-"""Life of an idle connection in the server.
+"""Lifetime of an idle connection in the server.
 
 It is so long that the client always closes the connection first. A call over a connection that the
 server just closed would fail.
 """
 
 _NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-"""Variables of the Python that runs this process, which would mislead the server's."""
+"""Variables for this process's Python, which would mislead the server's Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Launch:
 def launch(
     settings: VllmSection, capacity: int, model: Path, port: int, environment: Mapping[str, str]
 ) -> Launch:
-    """Return how to start a server of the Hugging Face model in directory `model`.
+    """Return how to start a server for the Hugging Face model in directory `model`.
 
     `environment` is this process's own.
     """
@@ -61,7 +61,7 @@ def launch(
         if name not in _NOT_INHERITED and not name.startswith(ENV_PREFIX)  # passwords among them
     }
     variables = {
-        # Else it loads no other adapter than those of its start.
+        # Else it loads only the adapters that it started with.
         **({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if ENABLE_LORA in settings.arguments else {}),
         "VLLM_SERVER_DEV_MODE": "1",  # else there is no /pause, /update_weights or /sleep
         "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(_KEEP_ALIVE_S),
@@ -85,8 +85,8 @@ def most_rank(rank: int) -> int:
 
 
 def for_adapters(settings: VllmSection, rank: int) -> VllmSection:
-    """Return settings of a server that can load adapters of this rank."""
-    # First, so that arguments of the configuration win.
+    """Return settings for a server that can load adapters of this rank."""
+    # First, so that the configuration's arguments win.
     arguments = (ENABLE_LORA, "--max-lora-rank", str(most_rank(rank)), *settings.arguments)
     return settings.model_copy(update={"arguments": arguments})
 
@@ -99,14 +99,14 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
         "--model": model,
         "--served-model-name": "policy",
         "--dtype": settings.dtype,
-        # Of each replica.
+        # For each replica.
         "--max-num-seqs": math.ceil(capacity / settings.replicas),
         "--tensor-parallel-size": tensor_parallel if tensor_parallel > 1 else None,
         "--data-parallel-size": settings.replicas if settings.replicas > 1 else None,
         "--max-model-len": settings.max_length,
         "--kv-cache-memory-bytes": settings.kv_bytes,
-        # Those at the request's temperature. Under top-p and top-k they are renormalised over the
-        # tokens kept, which no trainer can compute: `VllmEngines.whole_vocabulary`.
+        # Log-probs at the request's temperature. Under top-p and top-k they are renormalised over
+        # the tokens kept, which no trainer can compute: `VllmEngines.whole_vocabulary`.
         "--logprobs-mode": "processed_logprobs",
         "--max-logprobs": MOST_TOP_LOGPROBS + 1,  # the sampled token counts among them
         "--generation-config": "vllm",
@@ -130,10 +130,10 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
 def _few_threads(number: int) -> dict[str, str]:
     """Return the variables that let several servers share a machine's cores.
 
-    By default each server binds itself to the first cores, all to the same ones. It also samples in
-    another process than the one that schedules ("mp"). It uses "uni" instead if the last variable
-    is "0". The two processes of "mp" busy-wait for each other. On two cores no answer leaves the
-    server before all are sampled.
+    By default each server binds itself to the first cores, so all use the same ones. It also
+    samples in another process than the one that schedules ("mp"). The two processes busy-wait for
+    each other. On two cores no answer then leaves the server before all are sampled. If the last
+    variable is "0", one process does both ("uni").
     """
     return {
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",

@@ -28,7 +28,7 @@ from seamlessflow.producers.rollout.vllm_engine.protocol import (
 from seamlessflow.producers.rollout.vllm_engine.request import VllmRequest, finish_reason
 
 AGAIN_S = 0.5
-"""Time after which a pause is sent again. A call that reached the server just behind the first
+"""Time after which a pause is sent again. A call that reached the server just after the first
 pause waits there instead of ending."""
 
 _log = logging.getLogger(__name__)
@@ -196,7 +196,7 @@ class VllmLoop:
             if chunk is not None:
                 self._deliver(request, chunk)
         self.reused_tokens += reused
-        # The server tells only at the end how much of the prompt it had.
+        # The server reports only at the end how many prompt tokens' KV it had.
         again = max(0, computed - reused) / max(1, length - reused)
         self.times.passes.add_prefill(prefill_s or 0.0, again)
         if reason is None or (reason == "abort" and not self.state.paused):

@@ -1,4 +1,4 @@
-"""Facts about the model in a Hugging Face directory, and the shapes of its tensors."""
+"""Facts about the model in a Hugging Face directory, and its tensors' shapes."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def read_model(directory: Path) -> ModelFacts:
 def require_same(directory: Path, wanted: ModelFacts) -> None:
     """Raise `WeightsRejected` unless a directory holds exactly the model's tensors, in its shapes.
 
-    An engine that gets fewer tensors would go on with old values in those that are missing.
+    If tensors were missing, the engine would go on with their old values.
     """
     shapes = _shapes(directory)
     names = wanted.shapes.keys()
@@ -70,7 +70,7 @@ def keep(directory: Path, target: Path) -> None:
 
 
 def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:
-    """Return each tensor's shape, read from the headers of the safetensors files alone."""
+    """Return each tensor's shape; only the safetensors files' headers are read."""
     shapes: dict[str, tuple[int, ...]] = {}
     files = sorted(directory.glob("*.safetensors"))
     if not files:

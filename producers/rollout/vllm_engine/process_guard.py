@@ -4,7 +4,7 @@
 The command runs in its own process group. The guard passes on a SIGTERM that it gets. It also sends
 one when the process PARENT is gone for any reason. GRACE seconds later, or when the command has
 ended by itself, the guard kills the rest of the group. It exits with the command's own status, 128
-+ n for signal n. Imports nothing of this project.
++ n for signal n. It imports nothing from this project.
 """
 
 import contextlib

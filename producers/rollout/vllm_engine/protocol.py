@@ -1,7 +1,7 @@
-"""The requests and answers of vLLM's `/inference/v1/generate`: ids in, ids out. Pure.
+"""Requests to vLLM's `/inference/v1/generate`, and its answers: ids in, ids out. Pure.
 
-The only file that knows their form. An answer is a stream of server-sent events. They are JSON
-objects with new tokens each, then one with the usage, then `[DONE]`.
+Only this file knows their form. An answer is a stream of server-sent events: JSON objects with new
+tokens, then one with the usage, then `[DONE]`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _END = b"[DONE]"
 
 
 class AnswerInvalid(SeamlessFlowError):
-    """An answer that the protocol does not allow, or the report of a failure of the server."""
+    """An answer that the protocol does not allow, or the server's report of its own failure."""
 
     def __init__(self, answer: str) -> None:
         self.answer = answer
@@ -44,8 +44,8 @@ class RequestRefused(SeamlessFlowError):
 class TokenEvent:
     """A stream's event: new tokens, and with the last ones how the stream ended.
 
-    `versions`, with the last tokens, are the labels of the weights that sampled the stream.
-    `cached_tokens`, with the usage, are the prompt tokens whose KV was there.
+    `versions` comes with the last tokens: labels of the weights that sampled the stream.
+    `cached_tokens` comes with the usage: how many prompt tokens' KV was there.
     """
 
     token_ids: bytes = b""
@@ -58,7 +58,7 @@ class TokenEvent:
 
     @property
     def count(self) -> int:
-        """The number of tokens."""
+        """The token count."""
         return len(self.token_ids) // TOKEN_BYTES
 
 
@@ -73,9 +73,9 @@ def generate(
 ) -> bytes:
     """Return the body of a call that continues `tokens`; `completed` of them were sampled before.
 
-    `room` is how many more fit into the context. Every parameter is given: for others the server
-    uses its model's `generation_config.json`. `salt` keeps its KV apart from that of other weights.
-    `adapter` is the name of one that the server has loaded; None: its model's own weights.
+    `room` is how many more fit into the context. Every parameter is given: a server may take others
+    from its model's `generation_config.json`. `salt` keeps its KV apart from other weights' KV.
+    `adapter` names an adapter that the server has loaded; None: its model's own weights.
     """
     parameters: dict[str, Any] = {
         "max_tokens": min(sampling.max_tokens - completed, room),
@@ -108,7 +108,7 @@ def generate(
 
 
 class EventSplitter:
-    """A splitter of a stream into events, however its bytes were cut on the way."""
+    """Splitter that divides a stream into events, however its bytes were cut on the way."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -137,7 +137,7 @@ def token_event(event: bytes, top_logprobs: int) -> TokenEvent:
 
 
 def explanation(status: int, body: bytes) -> str:
-    """Return the reason that the body of an HTTP error gives."""
+    """Return the reason that an HTTP error's body gives."""
     try:
         answer = orjson.loads(body)
         return str(answer.get("error", {}).get("message") or answer.get("detail") or answer)
@@ -146,7 +146,7 @@ def explanation(status: int, body: bytes) -> str:
 
 
 def _failure(error: Mapping[str, Any]) -> SeamlessFlowError:
-    """Return the error that an event reports: a fault of the request, or one of the server."""
+    """Return the error that an event reports: the request's fault, or the server's."""
     reason = str(error["message"])
     return RequestRefused(reason) if 400 <= error["code"] < 500 else AnswerInvalid(reason)
 

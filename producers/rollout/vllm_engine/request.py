@@ -1,8 +1,8 @@
-"""One request of the vLLM engine, and the chunks that events of its answers become. Pure.
+"""One request to the vLLM engine, and the chunks that its answers' events become. Pure.
 
 A request may be sent several times. A pause ends the call, and a new call with all tokens so far
-continues it. A text under a grammar cannot be continued so, since the server follows a grammar from
-its beginning only. Its tokens are held back until all have arrived. After a pause its call begins
+continues it. A text under a grammar cannot be continued this way: the server follows a grammar only
+from its beginning. Its tokens are held back until all have arrived. After a pause its call begins
 anew.
 """
 
@@ -21,7 +21,7 @@ from seamlessflow.schemas.tokens import unpack
 class VllmRequest:
     """A live request; `tokens` is the prompt and the completion delivered so far.
 
-    `held` are events of the current call that wait for its end.
+    `held` are events from the current call that wait for its end.
     """
 
     request: Request
@@ -41,7 +41,7 @@ class VllmRequest:
 
     @property
     def computed(self) -> int:
-        """Number of its tokens so far whose keys and values an engine computed before."""
+        """Count of its tokens so far whose keys and values an engine computed before."""
         sampled_here = len(self.tokens) - len(self.request.tokens)
         return len(self.tokens) - 1 if sampled_here else self.request.computed
 
@@ -78,7 +78,7 @@ class VllmRequest:
     def add_events(self, events: Sequence[TokenEvent], version: int) -> TokenChunk | None:
         """Add new events; return the chunk to deliver now, or None.
 
-        The end of an aborted call gives no finish reason: the request continues by another call.
+        An aborted call's end gives no finish reason: another call continues the request.
         """
         reason = finish_reason(events, version)
         if self.request.sampling.json_schema is not None:

@@ -29,10 +29,10 @@ STOP_S = 5.0
 _KILLED_S = 5.0
 
 _LOG_LINES = 60
-"""Lines of the log that are shown: of several processes the one that failed is not the last."""
+"""Log lines that are shown: if several processes log, the failed one's lines are not the last."""
 
 _REFUSED = 2
-"""Status of a server that does not take its command line; it would take it no better again."""
+"""Exit status of a server that refuses its command line; it would refuse it again."""
 
 _OF_PROCESS = r"(?:\(\w+ pid=\d+\) )?(?:(?:ERROR|CRITICAL) \S+ \S+ \[\S+\] )?"
 
@@ -43,7 +43,7 @@ _FAULT = re.compile(
 )
 
 _ELSEWHERE = "root cause above"
-"""Words of vLLM's API server about a fault in another of its processes."""
+"""Words by which vLLM's API server points to a fault in another of its processes."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class VllmNotStarted(SeamlessFlowError):
     def __init__(
         self, reason: str, log_file: Path | None = None, tail: str = "", status: int | None = None
     ) -> None:
-        """`status`: that with which it ended, None if it did not."""
+        """`status`: the server's exit status, None if it has not ended."""
         self.reason = reason
         self.log_file = log_file
         self.tail = tail
@@ -136,7 +136,8 @@ def _guarded(command: Sequence[str]) -> list[str]:
 def last_fault(log: str) -> str:
     """Return the last fault that a log names, empty if it names none.
 
-    A traceback ends in it, but more lines follow: links, the ends of other processes of the server.
+    A traceback ends in it, but more lines follow: links, and the ends of the server's other
+    processes.
     """
     faults = [match[1] for line in log.splitlines() if (match := _FAULT.match(line))]
     return next((fault for fault in reversed(faults) if _ELSEWHERE not in fault), "")

@@ -1,6 +1,6 @@
-"""Text worlds of Gymnasium: those that can be printed and have numbered actions.
+"""Text worlds of Gymnasium: those with numbered actions.
 
-The policy sees what the world prints, and answers with the number of an action.
+The policy sees what the world prints, or else its state, and answers with an action's number.
 """
 
 import re
@@ -13,7 +13,7 @@ _PLAIN = "\x1b[0m"
 
 
 class Environment:
-    """Worlds by their names, each with `size` seeds from `seed` on."""
+    """Worlds by name, each with `size` seeds from `seed` on."""
 
     def __init__(
         self,
@@ -24,8 +24,8 @@ class Environment:
         turns: int = 50,
         **options: Any,
     ) -> None:
-        """`worlds`: names, or names with arguments of `gymnasium.make`. `actions`: words for the
-        actions of a world. `turns`: most steps. `options`: of each call, such as `max_tokens`.
+        """`worlds`: names, or names with arguments for `gymnasium.make`. `actions`: words for a
+        world's actions. `turns`: step limit. `options`: for each call, such as `max_tokens`.
         """
         named = worlds if isinstance(worlds, dict) else {name: {} for name in worlds}
         self._worlds: dict[str, dict[str, Any]] = named
@@ -42,7 +42,7 @@ class Environment:
                 yield {**place, "arguments": arguments, "metadata": {"world": world}}
 
     def warm_up(self) -> None:
-        """Make each world once. Raises `ValueError` for one without text or numbered actions."""
+        """Make each world once. Raises `ValueError` for one without numbered actions."""
         for world, arguments in self._worlds.items():
             made = _made(world, arguments)
             if not hasattr(made.action_space, "n"):
@@ -50,8 +50,8 @@ class Environment:
             made.close()
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Act until the world ends; the reward is the sum of its steps'. An answer without a
-        number of an action ends the episode.
+        """Act until the world ends; the reward is the sum over its steps. An answer without an
+        action's number ends the episode.
         """
         world = _made(task["world"], task["arguments"])
         state, _ = world.reset(seed=task["seed"])
@@ -92,7 +92,7 @@ def _made(world: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def _shown(world: Any, state: Any) -> str:
-    """Return what the world prints, a coloured place in brackets; else its state."""
+    """Return what the world prints, with a coloured place in brackets, or else its state."""
     if world.render_mode != "ansi":
         return str(state)
     return _COLOUR.sub("[", str(world.render())).replace(_PLAIN, "]")

@@ -1,7 +1,7 @@
-"""Harbor task directories: its `Trial` runs an agent and the tests in a place of the session's own.
+"""Harbor task directories: a `Trial` runs an agent and the tests in the session's workplace.
 
-A task that needs a container is refused by name, unless `container` names a type of Harbor's own
-environments. Each call is made once.
+A task that needs a container is refused by name, unless `container` names one of Harbor's own
+environment types. Each call is made once.
 """
 
 import os
@@ -52,9 +52,9 @@ class Environment:
         limits: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`agent`: MODULE:CLASS, by default Terminus 2. `steps`: its most calls. `reward`: name of
-        the main one. `trials`: folder that keeps what Harbor writes. `network`: commands may have
-        it. `prefixes`, `limits`: as of `Session.workplace`. `options`: of each call.
+        """`agent`: MODULE:CLASS, by default Terminus 2. `steps`: its call limit. `reward`: the main
+        reward's name. `trials`: folder that keeps what Harbor writes. `network`: commands may use
+        it. `prefixes`, `limits`: as in `Session.workplace`. `options`: for each call.
         """
         self._tasks = tasks
         self._reward = reward
@@ -84,7 +84,7 @@ class Environment:
             raise ValueError("the agent Terminus 2 needs tmux, which is not here")
 
     def tasks(self) -> Iterator[dict[str, Any]]:
-        """Yield each task directory. Raises `ValueError` with all that cannot be run."""
+        """Yield each task directory. Raises `ValueError` with all tasks that cannot be run."""
         if not self._tasks:
             raise ValueError("harbor lists the tasks below a folder: name it in settings.tasks")
         made = [Task(file.parent) for file in sorted(Path(self._tasks).rglob("task.toml"))]
@@ -96,11 +96,11 @@ class Environment:
             yield {"id": task.name, "path": str(task.task_dir), "metadata": words}
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Run a trial. What ends it for another reason than the agent's own is raised."""
+        """Run a trial. If its reward is not valid, raises the agent's error, or else the reason."""
         if refused := self._refused(Task(task["path"])):
             raise ValueError(refused)
         SESSION.set(session)
-        key = f"POLICY_KEY_{id(session)}"  # Harbor takes the name of a variable
+        key = f"POLICY_KEY_{id(session)}"  # Harbor takes a variable's name
         access = {"base_url": session.base_url, "model_api_key_name": key}
         os.environ[key] = session.api_key
         try:
@@ -136,8 +136,8 @@ class Environment:
 
 
 class Terminus(Terminus2):  # type: ignore[misc]
-    """Terminus 2 with a limit of calls. Beyond it, or with a full context, it ends as if it were
-    out of time: Harbor tests what there is.
+    """Terminus 2 with a call limit. Beyond it, or with a full context, it ends as if it were out
+    of time. Harbor then tests what the agent has done so far.
     """
 
     def __init__(self, *arguments: Any, steps: int, **options: Any) -> None:

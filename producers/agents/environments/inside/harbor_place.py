@@ -1,7 +1,7 @@
-"""The sandbox of a session as Harbor sees an environment, and the tasks that it is not enough for.
+"""A session's sandbox in the form of a Harbor environment, and the tasks that it cannot run.
 
-A task's commands share processes, network and folders until its end. So a terminal goes on from one
-to the next, and the tests see the servers that the agent started.
+A task's commands share processes, network and folders until its end. So a terminal lives on from
+one command to the next, and the tests see the servers that the agent started.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from harbor.models.task.verifier_mode import task_has_any_separate_verifier
 from harbor.trial.errors import AgentTimeoutError
 
 SESSION: ContextVar[Any] = ContextVar("session")
-"""Session of the episode, for the environment that Harbor makes in it."""
+"""The episode's session, for the environment that Harbor makes in it."""
 PLACE = f"{__name__}:Place"
 _FOLDERS = ("/logs", "/tests", "/solution")
 _WORK = "/app"
 _MOST = 256 << 20  # bytes that are brought out at once
 _SHOWN = 2_000  # characters of what the tests printed
 FOREVER_S = 1e6
-"""Limit of time where `agents.time_limit_s` holds."""
+"""Time limit for what `agents.time_limit_s` limits already."""
 
 
 class Place(BaseEnvironment):  # type: ignore[misc]
-    """A workplace of the session. Harbor makes it by its import path."""
+    """The session's workplace. Harbor makes it by its import path."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Place(BaseEnvironment):  # type: ignore[misc]
 
     @staticmethod
     def type() -> str:
-        """Return the name of this kind."""
+        """Return this kind's name."""
         return "sandbox"
 
     @property
@@ -59,10 +59,10 @@ class Place(BaseEnvironment):  # type: ignore[misc]
         return EnvironmentCapabilities(disable_internet=True)
 
     def _validate_definition(self) -> None:
-        """Check nothing: `refusals` did."""
+        """Check nothing: `refusals` has checked the task."""
 
     async def start(self, force_build: bool) -> None:
-        """Open the workplace, with the files of the task's environment in its folder of work."""
+        """Open the workplace, and put the environment's files in its working folder."""
         folders = dict.fromkeys((self._work, *_FOLDERS))
         make = SESSION.get().workplace
         self._made = await asyncio.to_thread(make, list(folders), self._prefixes, **self._limits)
@@ -71,7 +71,7 @@ class Place(BaseEnvironment):  # type: ignore[misc]
         await self.exec("mkdir -p /logs/agent /logs/verifier /logs/artifacts", cwd="/")
 
     async def stop(self, delete: bool) -> None:
-        """End it with all its processes."""
+        """End the workplace with all its processes."""
         if self._made is not None:
             await asyncio.to_thread(self._made.close)
 
@@ -83,7 +83,7 @@ class Place(BaseEnvironment):  # type: ignore[misc]
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Run a command, by the one user that there is."""
+        """Run a command, as the only user that the workplace has."""
         ended = await self._run(command, cwd, env, timeout_sec)
         if ended.status is None:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds")
@@ -113,12 +113,12 @@ class Place(BaseEnvironment):  # type: ignore[misc]
         Path(target_path).write_bytes(content)
 
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
-        """Read a directory; a link out of it is left."""
+        """Read a directory; leave out links that point outside it."""
         packed = await self._checked(f"tar -c -C {shlex.quote(source_dir)} .")
         await asyncio.to_thread(extract_dir_from_bytes, packed, target_dir)
 
     async def _checked(self, command: str, stdin: bytes = b"") -> bytes:
-        """Return what a transfer's command wrote. Raises `RuntimeError`."""
+        """Return what a transfer's command wrote. Raises `RuntimeError` if it failed."""
         ended = await self._run(command, "/", None, None, stdin=stdin, most=_MOST)
         if ended.status or ended.cut:
             reason = "it is too large" if ended.cut else ended.stderr.decode(errors="replace")
@@ -140,7 +140,7 @@ class Place(BaseEnvironment):  # type: ignore[misc]
 
 
 def refusals(config: Any, paths: Any, network: bool) -> Iterator[str]:
-    """Yield why a task cannot be run in the sandbox, each reason by its name."""
+    """Yield each reason why the sandbox cannot run a task, with the setting's name."""
     world = config.environment
     for name in ("Dockerfile", "docker-compose.yaml"):
         if (paths.environment_dir / name).exists():
@@ -171,7 +171,7 @@ def refusals(config: Any, paths: Any, network: bool) -> Iterator[str]:
 
 
 def kept_errors(agent: Any) -> list[Exception]:
-    """Return a list that gets what the agent raises, of which Harbor keeps the words alone."""
+    """Return a list that collects what the agent raises: Harbor keeps only the text."""
     errors: list[Exception] = []
     run = agent.run
 
@@ -189,7 +189,7 @@ def kept_errors(agent: Any) -> list[Exception]:
 
 
 def why_invalid(trial: Any) -> RuntimeError:
-    """Return why a trial has no valid reward, with the end of what its tests printed."""
+    """Return why a trial has no valid reward, with the end of its tests' output."""
     info = trial.result.exception_info
     file = trial.paths.test_stdout_path
     printed = file.read_text(errors="replace")[-_SHOWN:] if file.exists() else ""

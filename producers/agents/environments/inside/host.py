@@ -1,10 +1,10 @@
-"""Host of an environment package: a program in the package's own Python, beside that of agents.
+"""Host of an environment package: a program that runs in the package's own Python.
 
     python -P host.py SOCKET ADAPTER
 
-It needs nothing but the standard library, the package and `openai`: this project's own packages do
-not stand beside others' versions. `SOCKET` is the number of an open socket to the process that
-started it. `ADAPTER` is a file with a class `Environment`:
+It needs only the standard library, the package and `openai`, since this project's requirements may
+conflict with the package's. `SOCKET` is the file descriptor of a socket to the process that started
+the host. `ADAPTER` is a file with a class `Environment`:
 
     class Environment:
         concurrent = 0                      # episodes at once in one process; 0: no limit
@@ -16,8 +16,8 @@ started it. `ADAPTER` is a file with a class `Environment`:
         async def run(self, task, session): # returns what an agent returns
         async def close(self): ...          # optional
 
-`run` may be a plain function; it then has a thread of its own. Whatever it raises is a failure of
-the environment, never a reward. A line each way is a JSON object:
+`run` may be a plain function; it then has its own thread. Whatever it raises is a failure of the
+environment, never a reward. Each line, in or out, is a JSON object:
 
     in:  {"settings": {...}, "tasks": true}           list the tasks and end
          {"settings": {...}}                          warm up, then run episodes
@@ -49,7 +49,7 @@ from typing import Any, cast
 
 LONGEST_LINE_BYTES = 64 * 1024**2
 OTHER_SETTINGS = "environment_settings"
-"""Member of a task that was listed with other settings than the run's: those that differ."""
+"""Member of a task that was listed with other settings than the run's. It has the differences."""
 _UNUSABLE = 78
 """Exit status EX_CONFIG of sysexits.h."""
 
@@ -69,46 +69,46 @@ class Session(SimpleNamespace):
         return client_of(self)
 
     async def ask(self, messages: list[Mapping[str, Any]], **options: Any) -> Any:
-        """Return the message that the policy answers, as `openai` has it."""
+        """Return the policy's answer, as a message of `openai`."""
         completion = await self.client.chat.completions.create(
             model=self.model, messages=messages, **options
         )
         return completion.choices[0].message
 
     def sandbox(self, prefixes: Sequence[str] = (), **limits: Any) -> Any:
-        """Return a directory for commands, apart from the rest of the machine: a `Sandbox`.
+        """Return a `Sandbox`: a directory for commands, apart from the rest of the machine.
 
-        `prefixes`: places that a command may read, with programs in their `bin`. `limits`: of each
+        `prefixes`: places that a command may read, with programs in their `bin`. `limits`: for each
         command, as `SandboxLimits` names them.
         """
         ours = our_sandbox("sandbox")
         return ours.Sandbox(ours.SandboxLimits(**limits), prefixes=prefixes)
 
     def workplace(self, folders: Sequence[str], prefixes: Sequence[str] = (), **limits: Any) -> Any:
-        """Return a sandbox whose processes stay from command to command: a `Workplace`.
+        """Return a `Workplace`: a sandbox whose processes live on from command to command.
 
-        `folders`: paths of directories in it. `limits`: of all commands together.
+        `folders`: paths of its directories. `limits`: for all commands together.
         """
         made = our_sandbox("sandbox").SandboxLimits(**limits)
         return our_sandbox("workplace").Workplace(folders, made, prefixes)
 
 
 def our_sandbox(module: str) -> Any:
-    """Return a module of this project's sandbox, which needs the standard library alone."""
+    """Return a module of this project's sandbox, which needs only the standard library."""
     return importlib.import_module(f"seamlessflow.producers.sandbox.{module}")
 
 
 def name_our_package() -> None:
-    """Make modules of this project importable by their names, where it is not installed."""
+    """Make this project's modules importable by name where the project is not installed."""
     if "seamlessflow" not in sys.modules and importlib.util.find_spec("seamlessflow") is None:
         package = sys.modules["seamlessflow"] = ModuleType("seamlessflow")
         package.__path__ = [str(Path(__file__).parents[4])]
 
 
 def client_of(session: Session) -> Any:
-    """Return an `openai` client for the session; connections are those of all sessions.
+    """Return an `openai` client for the session; all sessions share their connections.
 
-    Calls are not repeated: the gateway waits for the engine as long as it takes.
+    It does not repeat calls: the gateway waits for the engine as long as it takes.
     """
     import openai
 
@@ -123,16 +123,16 @@ def client_of(session: Session) -> Any:
 
 @cache
 def _connections() -> Any:
-    """Return the HTTP client of all sessions: one for each would take 20 ms and a megabyte."""
+    """Return the HTTP client that all sessions share: one each would take 20 ms and a megabyte."""
     import openai
 
-    # As many stay open as there are episodes: by default those beyond 100 are made anew.
+    # Without limits, each episode keeps its connection: by default those beyond 100 are made anew.
     limits = type(openai.DEFAULT_CONNECTION_LIMITS)()
     return openai.DefaultAsyncHttpxClient(limits=limits, timeout=None)
 
 
 class Host:
-    """Runs what is asked for over a connection, until it is closed."""
+    """Server of one connection: it runs the episodes asked for until the connection closes."""
 
     def __init__(self, adapter: Path, lines: asyncio.StreamReader, out: asyncio.StreamWriter):
         self._adapter = adapter
@@ -141,7 +141,7 @@ class Host:
         self._episodes: dict[int, asyncio.Task[None]] = {}
 
     async def serve(self) -> int:
-        """Return the exit status."""
+        """Serve until the connection closes; return the exit status."""
         first = await self._read()
         if first is None:
             return 0
@@ -212,7 +212,7 @@ class Host:
 
 
 class Environments:
-    """Instances of an adapter's class: that of the run, and one for each list of other settings."""
+    """Instances of an adapter's class: one for the run, and one for each set of other settings."""
 
     def __init__(self, adapter: Path, settings: Mapping[str, Any]) -> None:
         self._adapter = adapter
@@ -220,9 +220,9 @@ class Environments:
         self._warm: dict[str, asyncio.Task[Any]] = {}
 
     def made(self, changes: Mapping[str, Any]) -> Any:
-        """Return a new instance with these settings in place of the run's.
+        """Return a new instance with these settings instead of the run's.
 
-        Raises `ValueError` for settings that it has not, or that are missing.
+        Raises `ValueError` for settings that are unknown or missing.
         """
         settings = {**self._settings, **changes}
         kind = _module(self._adapter).Environment
@@ -233,7 +233,7 @@ class Environments:
         return kind(**settings)
 
     async def warm(self, changes: Mapping[str, Any]) -> Any:
-        """Return the instance with these changes, warm. Raises what the adapter raises."""
+        """Return the warm instance with these changes. Raises what the adapter raises."""
         name = json.dumps(changes, sort_keys=True)
         warming = self._warm.get(name)
         if warming is None or _failed(warming):
@@ -241,7 +241,7 @@ class Environments:
         return await asyncio.shield(warming)
 
     async def close(self) -> None:
-        """Close all that got warm."""
+        """Close all instances that got warm."""
         for warming in self._warm.values():
             if warming.done() and not _failed(warming):
                 await _optional(warming.result(), "close")
@@ -261,14 +261,14 @@ Sessions = Session | dict[str, Session]
 
 
 def _sessions(asked: Mapping[str, Any]) -> Sessions:
-    """Return the session of an episode, or that of each role by its name."""
+    """Return an episode's session, or each role's session by the role's name."""
     if "sessions" not in asked:
         return Session(**asked["session"])
     return {role: Session(**session) for role, session in asked["sessions"].items()}
 
 
 async def _called(function: Callable[..., Any], *arguments: object) -> Any:
-    """Call an async function here, any other in a thread of its own."""
+    """Call an async function here, any other in its own thread."""
     if inspect.iscoroutinefunction(function):
         return await function(*arguments)
     value = await asyncio.to_thread(function, *arguments)
@@ -281,7 +281,7 @@ async def _optional(environment: Any, name: str) -> None:
 
 
 def _plain(result: Any) -> Any:
-    """Return a result as JSON has it: scalars of numpy and torch are numbers."""
+    """Return a result with JSON's types: scalars from numpy and torch become numbers."""
     if isinstance(result, Mapping):
         return {str(name): _plain(value) for name, value in result.items()}
     if isinstance(result, bool | str | int) or result is None:
@@ -301,7 +301,7 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return the traceback; of pydantic's error each wrong setting behind it, on the last line."""
+    """Return the traceback; for pydantic's error, a last line names each wrong setting."""
     words = "".join(traceback.format_exception(error))
     if type(error).__name__ != "ValidationError" or not hasattr(error, "errors"):
         return words

@@ -1,6 +1,6 @@
 """Samples of an Inspect task: its own solver asks the policy, and its own scorers give rewards.
 
-A process evaluates a sample at a time, as the package demands. Its retries are off.
+A process evaluates one sample at a time, as the package demands. The package's retries are off.
 """
 
 import copy
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 _WORDS = {"C": 1, "P": 0.5, "I": 0, "N": 0, "yes": 1, "true": 1, "no": 0, "false": 0}
-_OF_THE_POLICY = ("message", "token", "turn", "context", "cost")  # limits, not of time
+_OF_THE_POLICY = ("message", "token", "turn", "context", "cost")  # all limits but those on time
 
 
 class Environment:
@@ -30,7 +30,7 @@ class Environment:
         **options: Any,
     ) -> None:
         """`reward`: its scorer, or SCORER.KEY. `models`: by role. `local`: tools may run on this
-        machine without isolation. `options`: of each call.
+        machine without isolation. `options`: for each call.
         """
         self._name = task
         self._arguments = arguments or {}
@@ -52,7 +52,7 @@ class Environment:
         return tasks[0]
 
     def tasks(self) -> Iterator[dict[str, Any]]:
-        """Yield a task for each sample, with what is text or a whole number of its metadata."""
+        """Yield a task for each sample, with the texts and whole numbers from its metadata."""
         for index, sample in enumerate(self._task.dataset):
             self._check_sandbox(sample)
             facts = {"task": self._task.name, **(sample.metadata or {})}.items()
@@ -66,7 +66,7 @@ class Environment:
         return self._task
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Evaluate the sample. Scores are rewards by their scorers' names."""
+        """Evaluate the sample. Each score is a reward with its scorer's name."""
         from inspect_ai import eval_async, task_with
         from inspect_ai.dataset import MemoryDataset
         from inspect_ai.model import GenerateConfig, get_model
@@ -110,7 +110,7 @@ def _digest(sample: Any) -> str:
 
 
 def _rewards(scores: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield names and numbers. Raises `ValueError` for a value that is none, such as prose."""
+    """Yield names and numbers. Raises `ValueError` for a value that is no number, such as prose."""
     for name, score in scores.items():
         parts = score.value if isinstance(score.value, Mapping) else {"": score.value}
         for key, value in parts.items():

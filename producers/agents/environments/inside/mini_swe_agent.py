@@ -1,4 +1,4 @@
-"""Repairs of repositories by mini-swe-agent: the reward is what the repository's tests say.
+"""Repository repairs by mini-swe-agent: the reward is what the repository's tests say.
 
 A task names a repository (a directory or an archive), an issue and a command that tests:
 
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 _PLACES = {"repository", "hidden"}
-_NOT_STARTED = (126, 127)  # of a shell
+_NOT_STARTED = (126, 127)  # exit statuses of a shell
 
 
 class Environment:
-    """Tasks of a JSONL file, or of the run's own."""
+    """Tasks from a JSONL file, or the run's own tasks."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class Environment:
         config: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """`steps`: most calls. `test_s`: seconds of the tests. `prefixes`: directories with
-        programs in `bin`, which commands may use. `limits`: of each command (`SandboxLimits`).
-        `config`: changes of the package's mini.yaml. `options`: of each call, as `max_tokens`.
+        """`steps`: call limit. `test_s`: seconds for the tests. `prefixes`: directories with
+        programs in `bin`, which commands may use. `limits`: for each command (`SandboxLimits`).
+        `config`: changes to the package's mini.yaml. `options`: for each call, as `max_tokens`.
         """
         self._tasks = tasks
         self._steps = steps
@@ -52,7 +52,7 @@ class Environment:
         )
 
     def tasks(self) -> Iterator[dict[str, Any]]:
-        """Yield the lines of the file. Paths in it count from its folder."""
+        """Yield the file's lines. Paths in it are relative to its folder."""
         if not self._tasks:
             raise ValueError("mini_swe_agent lists the tasks of a file: name it in settings.tasks")
         file = Path(self._tasks).absolute()

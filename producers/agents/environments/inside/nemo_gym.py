@@ -1,8 +1,8 @@
-"""Rows of a NeMo Gym resources server, over HTTP: the package itself runs elsewhere.
+"""Rows for a NeMo Gym resources server, over HTTP: the package itself runs elsewhere.
 
-The policy is called as the package's simple agent does: Responses, whose calls are posts to the
-tools' routes. The server tells sessions apart by cookie, so each episode has a client of its own.
-A masked sample is a failure of the environment, whatever reward came with it.
+The policy is called as the package's simple agent calls it: by the Responses API. Each tool call is
+posted to its tool's route. The server tells sessions apart by cookie, so each episode has its own
+client. A masked sample is an environment failure, whatever reward came with it.
 """
 
 import json
@@ -17,13 +17,13 @@ _RESERVED = {"verify", "seed_session", "close_session", "aggregate_metrics", "mc
 
 
 class Environment:
-    """Rows of a JSONL file, as the package has them, with the server that they are for."""
+    """Rows from a JSONL file in the package's form, with the server that they are for."""
 
     def __init__(
         self, server: str, data: str, steps: int = 50, timeout_s: float = 600.0, **options: Any
     ) -> None:
-        """`server`: URL of the resources server. `data`: file of its rows. `steps`: most calls.
-        `timeout_s`: of each request to the server. `options`: of each call.
+        """`server`: the resources server's URL. `data`: file with its rows. `steps`: call limit.
+        `timeout_s`: for each request to the server. `options`: for each call.
         """
         self._server = server
         self._data = Path(data)
@@ -40,7 +40,7 @@ class Environment:
                 yield {"id": f"{self._data.stem}-{name}", "row": row, "metadata": {}}
 
     async def warm_up(self) -> None:
-        """Look for the server. Raises what keeps it from answering."""
+        """Check that the server answers. Raises the error if it does not."""
         async with self._client() as server:
             (await server.get("/openapi.json")).raise_for_status()
 
@@ -89,7 +89,7 @@ class Environment:
 
 
 async def _called(call: Mapping[str, Any], tools: set[Any], server: Any) -> dict[str, Any]:
-    """Return a tool's output. What the server says of a bad call is for the policy to read."""
+    """Return a tool's output. For a bad call, the policy reads what the server says about it."""
     output: dict[str, Any] = {"type": "function_call_output", "call_id": call["call_id"]}
     if call["name"] not in tools:
         return {**output, "output": json.dumps({"error": f"there is no tool {call['name']!r}"})}
@@ -104,7 +104,7 @@ async def _called(call: Mapping[str, Any], tools: set[Any], server: Any) -> dict
 
 
 async def _close(server: Any) -> None:
-    """Close the session of the cookie. Many servers keep none, so a refusal is no failure."""
+    """Close the cookie's session. Many servers keep none, so a refusal is no failure."""
     import httpx2
 
     with suppress(httpx2.HTTPError):

@@ -1,6 +1,6 @@
-"""Worlds behind an OpenEnv server: the policy acts by calls of tools, whose schema the server has.
+"""Worlds behind an OpenEnv server: the policy acts by tool calls, whose schema the server has.
 
-The user starts the server. Each episode is a connection to it, with a world of its own behind.
+The user starts the server. Each episode is a connection to it, with its own world behind.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from websockets.exceptions import ConnectionClosed
 
 
 class Environment:
-    """Worlds of a server, each begun with other arguments of `reset`."""
+    """A server's worlds, each begun with other arguments to `reset`."""
 
     def __init__(
         self, server: str, resets: Any = None, turns: int = 50, wait_s: float = 120, **options: Any
     ) -> None:
-        """`turns`: most answers. `wait_s`: longest wait for the server and for a place at it.
-        `options`: of each call, such as `max_tokens`.
+        """`turns`: answer limit. `wait_s`: longest wait for the server and for a place at it.
+        `options`: for each call, such as `max_tokens`.
         """
         if refused := {"env", "image", "use_docker"} & options.keys():
             raise ValueError(f"{refused} starts a container: start a server, and name it `server`")
@@ -31,7 +31,7 @@ class Environment:
         self._resets: list[dict[str, Any]] = resets or [{"seed": seed} for seed in range(100)]
         self._options = options
         self._schema: dict[str, Any] = {}
-        self._lists_tools = False  # true of worlds whose actions are calls of tools of their own
+        self._lists_tools = False  # True if the world's actions are calls of its own tools
 
     def tasks(self) -> Iterator[dict[str, Any]]:
         """Yield the arguments of each reset."""
@@ -40,13 +40,13 @@ class Environment:
             yield {"id": json.dumps(reset, sort_keys=True), "reset": reset, "metadata": words}
 
     async def warm_up(self) -> None:
-        """Wait for the server and read the schema of its actions."""
+        """Wait for the server and read its actions' schema."""
         self._schema = await self._waited(lambda: asyncio.to_thread(_schema_at, self._server))
         generic = ("Action", "CallToolAction", "ListToolsAction")
         self._lists_tools = self._schema["title"] in generic
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Act until the world ends; the reward is the sum of its steps'.
+        """Act until the world ends; the reward is the sum over its steps.
 
         Raises `ConnectionError` if the server goes away, and `ValueError` if it scores no step.
         """
@@ -76,7 +76,7 @@ class Environment:
         return {"reward": sum(scored), "rewards": {"readable": float(fit)}, "status": status}
 
     async def _begun(self, reset: Mapping[str, Any]) -> tuple[Any, list[Any], Any]:
-        """Return a client, the tools of its world and what this shows first."""
+        """Return a client, its world's tools, and the world's first state."""
         client = GenericEnvClient(base_url=self._server)
         try:
             await client.connect()
@@ -91,7 +91,7 @@ class Environment:
             raise
 
     def _actions(self, answer: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield each call, or else the text, as an action, and the beginning of the reply to it."""
+        """Yield each call, or else the text, as an action, and how the reply to it begins."""
         for call in answer.tool_calls or ():
             action = _loaded(call.function.arguments)
             if self._lists_tools:
@@ -137,5 +137,5 @@ def _loaded(text: str) -> dict[str, Any]:
 def _schema_at(server: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{server}/schema", timeout=10) as answer:  # nosec B310 # the user's
         action: dict[str, Any] = json.load(answer)["action"]
-    action["properties"].pop("metadata", None)  # of every action, for the server's own use
+    action["properties"].pop("metadata", None)  # every action has it, for the server's own use
     return action

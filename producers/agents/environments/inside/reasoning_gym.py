@@ -1,8 +1,8 @@
 """Tasks of reasoning-gym: a question, and an answer that the package scores.
 
-An entry follows from data set, its settings, size, seed and index. Each episode builds it again
-from these, since some answers do not survive JSON. `strict`: an answer is worth 1 or 0. Without it
-the package gives parts of a reward, some of them for the length of an answer alone.
+The data set, its settings, size, seed and index determine an entry. Each episode builds it again
+from these, since some answers do not survive JSON. With `strict`, an answer is worth 1 or 0.
+Without it the package also gives partial rewards, some only for the answer's length.
 """
 
 import json
@@ -17,7 +17,7 @@ _ALONE = "\nGive the final answer alone."
 
 
 class Environment:
-    """Data sets by their names, each with settings of its own."""
+    """Data sets by name, each with its own settings."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Environment:
     ) -> None:
         """`between_tags`: the policy is asked to mark its answer; else all that it says is the
         answer. `shown`: questions with their answers, which stand before each question.
-        `options`: of each call, such as `max_tokens`.
+        `options`: for each call, such as `max_tokens`.
         """
         named = datasets if isinstance(datasets, dict) else {name: {} for name in datasets}
         self._datasets: dict[str, dict[str, Any]] = named
@@ -55,13 +55,13 @@ class Environment:
                 difficulty = entries[index]["metadata"].get("difficulty") or {}
                 words = {key: str(value) for key, value in difficulty.items()}
                 place = {"id": f"{name}-{self._seed}-{index}", "index": index}
-                # The package draws an entry from the sum alone: seed 1 has all but one of seed 0.
+                # Only this sum decides an entry: seed 1 repeats all entries of seed 0 but one.
                 drawn = f"{name} {json.dumps(config, sort_keys=True)} {self._seed + index}"
                 metadata = {"dataset": name, **words}
                 yield {**built, **place, "drawn_from": drawn, "metadata": metadata}
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Ask once; the reward is the package's score of the answer."""
+        """Ask once; the reward is the package's score for the answer."""
         entries = _entries(task)
         entry = entries[task["index"]]
         question = self._question(entry["question"])

@@ -1,18 +1,18 @@
 """Text games of TextArena: what a player observes is the policy's conversation.
 
-With several players each is a role with a session of its own. A game draws from the random state of
-its process, so a process plays one game at a time.
+With several players, each is a role with its own session. A game draws from its process's random
+state, so a process plays one game at a time.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _RAW = "-raw"
-"""Ending of the names whose observations are what is new, and not all so far."""
+"""Ending of the games' names whose observations have only what is new, not all so far."""
 
 
 class Environment:
-    """Games by their names, each with `size` seeds from `seed` on."""
+    """Games by name, each with `size` seeds from `seed` on."""
 
     concurrent = 1
 
@@ -26,7 +26,7 @@ class Environment:
         shown: Sequence[tuple[str, str]] = (),
         **options: Any,
     ) -> None:
-        """`shown`: observations with their answers, which stand before each game. `options`: of
+        """`shown`: observations with their answers, which stand before each game. `options`: for
         each call, such as `max_tokens`.
         """
         self._games = games
@@ -47,7 +47,7 @@ class Environment:
                 yield {**place, "metadata": {"game": game}}
 
     def warm_up(self) -> None:
-        """Begin each game once. Raises what one for more players, or without its data, raises."""
+        """Begin each game once. Raises `ValueError` for a game that cannot be played here."""
         count = len(self._players)
         players = f"{count} players" if count > 1 else "one player"
         for game in self._games:
@@ -57,7 +57,7 @@ class Environment:
                 raise ValueError(f"{game} cannot be played by {players} here: {error}") from error
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Play to the end; the reward of each player is the game's."""
+        """Play to the end; each player's reward is the game's."""
         game = _begun(task["game"], task["seed"], len(self._players))
         sessions = [session[role] for role in self.roles] or [session]
         talks = [list(self._before) for _ in sessions]

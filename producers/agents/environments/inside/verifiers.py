@@ -1,7 +1,7 @@
-"""Task sets of verifiers (`verifiers.v1`): an episode is a rollout, with all of its rewards.
+"""Task sets from verifiers (`verifiers.v1`): an episode is a rollout, with all its rewards.
 
-Programs of rollouts reach the policy by a relay of the package. It sends the calls of each with the
-key of its session, which no program sees.
+A rollout's programs reach the policy through a relay in the package. The relay adds the session's
+key to their calls, so that no program sees it.
 """
 
 import os
@@ -24,8 +24,8 @@ class Environment:
     def __init__(
         self, taskset: Any, select: Any = None, path: Any = (), **environment: Any
     ) -> None:
-        """`taskset`: its `id` and settings. `select`: tasks of it, in verifiers' words. `path`:
-        folders with modules of task sets. `environment`: more of verifiers' own `env`.
+        """`taskset`: its `id` and settings. `select`: which of its tasks, in verifiers' words.
+        `path`: folders with task sets' modules. `environment`: more of verifiers' own `env`.
         """
         sys.path[:0] = [str(Path(folder).absolute()) for folder in path]
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -47,8 +47,8 @@ class Environment:
             yield {"id": task.key, "metadata": {"taskset": self._name}}
 
     async def warm_up(self) -> None:
-        """Read the tasks, install each agent's program and start the servers of all rollouts."""
-        subprocess.CACHE_DIR = Path(tempfile.gettempdir())  # for a folder a rollout
+        """Read the tasks, install each agent's program and start the rollouts' servers."""
+        subprocess.CACHE_DIR = Path(tempfile.gettempdir())  # gets a folder for each rollout
         self._by_key = {task.key: task for task in self._tasks}
         for name, agent in self._environment._agent_specs.items():
             async with provision_runtime(agent.runtime) as runtime:
@@ -77,11 +77,11 @@ class Environment:
         return _result(episode, traces)
 
     async def close(self) -> None:
-        """End the servers of all rollouts."""
+        """End the rollouts' servers."""
         await self._serving.__aexit__(None, None, None)
 
     def _client(self, base_url: str) -> Any:
-        """Return settings that name the relay's client, which all sessions share; make it once."""
+        """Return settings that name the relay's client; make it once, for all sessions."""
 
         async def sign(request: Any) -> None:
             key = self._keys[request.headers["x-session-id"]]
@@ -97,7 +97,9 @@ class Environment:
 
 
 def _config(taskset: dict[str, Any], environment: dict[str, Any]) -> Any:
-    """Return verifiers' settings, by default with programs on this host that offer it no shell."""
+    """Return verifiers' settings. By default programs run on this host, and the policy gets no
+    shell.
+    """
     here: dict[str, Any] = {"runtime": {"type": "subprocess"}}
     if default_harness_id(taskset["id"]) == "bash":
         here["harness"] = {"id": "null"}
@@ -109,7 +111,7 @@ def _config(taskset: dict[str, Any], environment: dict[str, Any]) -> Any:
 
 
 def _policy(config: Any) -> str:
-    """Return the name of the agent that is the policy. Raises `ValueError` for what is refused."""
+    """Return the name of the agent that is the policy. Raises `ValueError` for refused settings."""
     agents = agent_config_fields(config)
     for name, agent in {"env": config, **agents}.items():
         if agent.retries.max_retries or agent.retries.rules:
@@ -123,7 +125,7 @@ def _policy(config: Any) -> str:
 
 
 def _result(episode: Any, traces: list[Any]) -> dict[str, Any]:
-    """Return rewards and metrics of the policy by name, and its rewards' sum as `reward`."""
+    """Return the policy's rewards and metrics by name, and the sum of its rewards as `reward`."""
     errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
     unscored = ("setup_timeout", "finalize_timeout", "scoring_timeout")
     if not episode.ok or traces[0].stop_condition in unscored or not traces[0].rewards:

@@ -1,6 +1,6 @@
 """The part that runs inside vLLM's worker processes, in their environment (see `launch.py`).
 
-Imports nothing of this project. `--worker-extension-cls` makes vLLM import this module in each
+It imports nothing from this project. `--worker-extension-cls` makes vLLM import this module in each
 worker; that registers the weight transfer engine which `--weight-transfer-config` names.
 """
 
@@ -23,16 +23,16 @@ from vllm.model_executor.model_loader.reload import (
 
 
 class Extension:
-    """A base of vLLM's worker, for which vLLM imports this module."""
+    """Base class that vLLM adds to its worker; for it, vLLM imports this module."""
 
     _weight_update_active: bool
     finish_weight_update: Callable[[], None]
-    """Attributes of vLLM's worker."""
+    """Both are attributes of vLLM's worker."""
 
     def end_open_update(self) -> None:
-        """End an update whose process was killed in it, for the next one to begin.
+        """End an update that a killed process left open, so that the next one can begin.
 
-        To begin one that is open is an error, behind which the ranks of an engine answer out of
+        To begin an update while one is open is an error. After it, an engine's ranks answer out of
         turn.
         """
         if self._weight_update_active:
@@ -41,19 +41,19 @@ class Extension:
 
 @dataclass
 class Nothing(WeightTransferInitInfo):  # type: ignore[misc]
-    """The init info: each version says where it is."""
+    """The init info, which is empty: each version says where it is."""
 
 
 @dataclass
 class Staged(WeightTransferUpdateInfo):  # type: ignore[misc]
-    """The update info: a version that is on this host, whole and compared with its manifest."""
+    """The update info: a version that is complete on this host and checked by its manifest."""
 
     directory: str
 
 
 class StagedWeights(WeightTransferEngine[Nothing, Staged]):  # type: ignore[misc]
-    """Each rank reads its part of a staged version. Between start and finish the model has no
-    weights, so nothing may be missing by then, and nobody may sample.
+    """Weight transfer where each rank reads its part of a staged version. Between start and finish
+    the model has no weights: no request may be sampled, and by the finish no tensor may be missing.
     """
 
     init_info_cls = Nothing
