@@ -4,7 +4,7 @@ Called by the memory plan and by the defaults that follow from devices.
 """
 
 from seamlessflow.infra.device_model.model_shape import LayerShape, ModelShape
-from seamlessflow.trainer.parallelism import PAIRS, SIZES
+from seamlessflow.trainer.parallelism import SIZES, TREE_TOKENS
 from seamlessflow.trainer.settings import TrainerSection
 
 _FLOAT = 4
@@ -72,7 +72,7 @@ def mask_pairs(trainer: TrainerSection, tokens: int) -> int:
         return tokens**2
     # A longer chain stands alone, without a mask; a longer tree may need one.
     several = min(tokens, trainer.micro_batch_tokens)
-    return max(several * min(several, PAIRS), min(tokens, PAIRS) ** 2)
+    return max(several * min(several, TREE_TOKENS), min(tokens, TREE_TOKENS) ** 2)
 
 
 def stream_bytes(trainer: TrainerSection) -> int:

@@ -18,6 +18,8 @@ LOGITS_AT_ONCE = 1 << 24
 them."""
 PAIRS = 2048
 """Token pairs whose attention takes about as long as a layer's products for one token."""
+TREE_TOKENS = 8192
+"""Most tokens in a tree with `layout: auto`: a mask over its pairs takes 320 MiB on a CPU."""
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 MEGATRON_FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTARY = ("default", "linear", "llama3")
@@ -50,8 +52,8 @@ class MegatronSection(Section):
     tensor_parallel: int = Field(
         1,
         ge=1,
-        description="Consecutive ranks that share each layer; trainer.ranks / tensor_parallel such "
-        "sets train different sequences",
+        description="Consecutive ranks that compute each layer together; there are trainer.ranks / "
+        "tensor_parallel such sets, and each trains different sequences",
     )
     pipeline_parallel: int = Field(1, ge=1, description="Only 1: others are unproven")
     context_parallel: int = Field(1, ge=1, description="Only 1: others are unproven")
@@ -90,43 +92,43 @@ class ComputingSettings(Section):
 
     dtype: Dtype = Field(
         "float32",
-        description="Element type in which the model computes and is published; float16 computes "
-        "with loss scaling",
+        description="Element type in which the model computes and its weights are published; "
+        "float16 computes with loss scaling",
     )
     master_dtype: Literal["float32", "bfloat16"] = Field(
         "float32",
         description="Element type in which weights and optimizer are kept and updated; bfloat16 "
-        "takes half the memory and loses updates below 1/256 of a weight",
+        "takes half the memory, but loses updates smaller than 1/256 of a weight",
     )
     compute_dtype: Dtype | None = Field(
-        None, description="Element type of matrix products, if not dtype"
+        None, description="Element type for matrix products; none: dtype"
     )
     weights_dtype: Dtype | None = Field(
-        None, description="Element type of published weights, if not dtype"
+        None, description="Element type for published weights; none: dtype"
     )
     device: str = Field("auto", description="cpu, cuda, cuda:1; auto: cuda if there is one")
     threads: int | None = Field(
-        None, ge=1, description="CPU threads of torch in each rank; none: its default"
+        None, ge=1, description="CPU threads that torch uses in each rank; none: torch's default"
     )
     layout: Literal["auto", "padded", "packed", "tree"] = Field(
         "auto",
-        description="auto: on a CPU as padded, but chains that begin alike compute their first "
-        "tokens once where that is less work, else padded; padded: one chain per row; packed: many "
-        "chains in one row, for long chains of uneven length on a device with flash attention; "
-        "tree: as packed, but first tokens that chains share are computed once",
+        description="How chains fill a row. padded: one chain in each; packed: many chains in one "
+        "row, for long chains with uneven lengths on a device with flash attention; tree: as "
+        "packed, but first tokens that chains share are computed once; auto: padded, but on a CPU "
+        "chains that begin alike share their first tokens where that is less work",
     )
     attention: Attention = Field(
         "sdpa",
-        description="Implementation of attention; sdpa: torch's own, or eager for a model that "
-        "lacks it; eager: all scores written out; others: the package flash_attn, on a GPU in half "
-        "precision and without layout tree",
+        description="Attention code; sdpa: torch's own, or eager for a model without it; eager: "
+        "all scores written out; others: the package flash_attn, on a GPU in half precision and "
+        "without layout tree",
     )
     micro_batch_tokens: int = Field(
         16_384,
         ge=2,
-        description="Most tokens of a forward and backward pass, padding included; on a CPU by "
-        "default those whose activations take 640 MiB, if fewer; with tree a mask takes at least "
-        "their square in bytes",
+        description="Most tokens in a forward and backward pass, including padding. On a CPU the "
+        "default is lower if their activations would take more than 640 MiB. With layout tree, a "
+        "mask takes at least the square of this in bytes",
     )
     gradient_checkpointing: bool = Field(
         False, description="Recompute activations in the backward pass instead of keeping them"
@@ -135,8 +137,8 @@ class ComputingSettings(Section):
     offload_mb: int | None = Field(
         None,
         ge=0,
-        description="Most host memory, in MiB, for a worker's weights and optimizer while its GPUs "
-        "roll out; none: what the host has",
+        description="Most host memory for a worker's weights and optimizer while its GPUs roll "
+        "out, in MiB; none: what the host has",
     )
 
     @model_validator(mode="after")

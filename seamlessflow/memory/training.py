@@ -1,9 +1,9 @@
-"""Memory of a rank of training, on its device and on its host, in bytes.
+"""Memory of a training rank, on its device and on its host, in bytes.
 
-Pure. The figures follow the back ends as they are. Autograd keeps tensors in the layers of
-transformers' dense decoders (RMSNorm in float32, a gated feed-forward part). The accounts of what a
-rank holds are ZeRO's (Rajbhandari et al., arXiv 1910.02054, section 3.1). FSDP2 adds its gathered
-blocks. Compared with measured peaks by `tests/integration/trainer/memory`. Called by `demand.py`.
+Pure. The figures follow the back ends as they are. Autograd's tensors are those in transformers'
+dense decoder layers (RMSNorm in float32, a gated feed-forward part). What a rank holds is counted
+as in ZeRO (Rajbhandari et al., arXiv 1910.02054, section 3.1). FSDP2 adds its gathered blocks.
+`tests/integration/trainer/memory` compares the figures with measured peaks. Called by `demand.py`.
 """
 
 from collections.abc import Mapping
@@ -37,12 +37,12 @@ class RankShape:
 
     model: ModelShape
     tokens: int
-    """Tokens of its largest micro-batch."""
+    """Tokens in its largest micro-batch."""
     longest: int
-    """Tokens of the longest chain in it."""
+    """Tokens in the longest chain there."""
     on_gpu: bool
     leaves: bool
-    """True if its device is also that of an engine: it moves to the host with the role."""
+    """True if an engine uses the same device: the rank moves to the host when the role leaves."""
     reference: ModelShape | None = None
     teacher: ModelShape | None = None
     critic: ModelShape | None = None
@@ -55,7 +55,7 @@ class RankMemory:
     kept: MemoryParts
     """On its device from the first step on."""
     phases: Mapping[str, MemoryParts]
-    """On its device besides, in one phase of a step after the other."""
+    """On its device in addition, by a step's phases, one after the other."""
     host: MemoryParts
     """On its host, at most."""
 
@@ -71,7 +71,7 @@ class RankMemory:
 
 
 def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
-    """Return what a rank of training takes.
+    """Return what a training rank takes.
 
     Its phases: `logits` is the end of a micro-batch's forward pass, `layers` its backward pass with
     recomputed activations. `reduction` (FSDP2) is the end of that pass: gradients outside the
@@ -89,7 +89,7 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
         of_critic = (rank.critic.parameters - rank.critic.output) / _divisor(trainer)
         kept.append(MemoryPart("critic: weights, gradients, moments", 4 * master * of_critic))
     frozen = _frozen(rank, trainer)
-    # A sharded one stays on the device, a whole one comes and goes.
+    # A sharded model stays on the device, a whole one comes and goes.
     if trainer.backend == "fsdp2":
         kept += frozen
     if rank.on_gpu:
@@ -126,13 +126,13 @@ def _base(model: ModelShape, trainer: TrainerSection) -> MemoryParts:
 
 
 def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
-    """Return what forward and backward passes of a micro-batch take besides."""
+    """Return what a micro-batch's forward and backward passes take in addition."""
     model = rank.model
     compute = SIZES[trainer.compute]
     stream = stream_bytes(trainer)
     parts = []
     if trainer.backend == "fsdp2":
-        # The layer under way and the next one, gradients of one, and their sum in float32.
+        # The layer under way and the next one, gradients for one, and their sum in float32.
         gathered = model.outside * compute + model.output * compute
         gathered += model.block * (3 * compute + _FLOAT)
         parts.append(MemoryPart("gathered layers", gathered))
@@ -160,20 +160,20 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
 
 
 def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) -> float:
-    """Return the activations of a micro-batch in one layer."""
+    """Return a micro-batch's activations in one layer, in bytes."""
     return rank.tokens * activation_bytes(layer, trainer, rank.longest, rank.on_gpu)
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
-    """Return the logits of a micro-batch that exist at once, and the values computed from them.
+    """Return a micro-batch's logits that exist at once, and the values computed from them.
 
-    Many are computed part by part. The output layer's gradient is summed over the parts in float32
-    (`trainer/backends/scores.py`).
+    Many logits are computed part by part. The output layer's gradient is summed over the parts in
+    float32 (`trainer/backends/scores.py`).
     """
     every = rank.tokens * rank.model.vocabulary
     compute = SIZES[trainer.compute]
     logits = min(every, LOGITS_AT_ONCE)
-    # Those in half precision are copied, and their log-softmax has three results of that size.
+    # Half-precision logits are copied; their log-softmax has three results of that size.
     in_float = _FLOAT * logits * (3 if compute == _FLOAT else 4)
     parts = (
         MemoryPart(f"logits ({trainer.compute})", compute * logits),
@@ -196,8 +196,10 @@ def _reduction(model: ModelShape, trainer: TrainerSection) -> MemoryParts:
 
 
 def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> MemoryParts:
-    """Return the intermediate results of AdamW. A GPU updates all tensors at once (`foreach`, by
-    torch's documentation about the size of the parameters), else one.
+    """Return AdamW's intermediate results.
+
+    A GPU updates all tensors at once (`foreach`: as much as the parameters, by torch's
+    documentation), a CPU one at a time.
     """
     master = SIZES[trainer.master_dtype]
     largest = min(rank.model.largest / _divisor(trainer), parameters)
@@ -218,7 +220,7 @@ def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
 def _host(
     rank: RankShape, trainer: TrainerSection, parameters: float, frozen: list[MemoryPart]
 ) -> MemoryParts:
-    """Return what a rank keeps on its host: mostly for moments, but all of it at worst."""
+    """Return what a rank keeps on its host at worst: all parts at once, most of them briefly."""
     master = SIZES[trainer.master_dtype]
     published = trainer.weights_dtype or trainer.dtype
     parts = [MemoryPart("libraries", LIBRARIES)]
@@ -253,11 +255,11 @@ def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
 
 
 def remembered(size: float, trainer: TrainerSection) -> int:
-    """Return the weights, `size` bytes each, that are kept to compare engines with."""
+    """Return how many weights, `size` bytes each, are kept to compare engines with."""
     fit = trainer.mismatch_memory_mb * MEBIBYTE // max(size, 1)
     return int(min(trainer.mismatch_versions + 1, fit))
 
 
 def _divisor(trainer: TrainerSection) -> int:
-    """Return the ranks among which weights, gradients and moments are divided."""
+    """Return how many ranks divide weights, gradients and moments among them."""
     return trainer.ranks if trainer.backend == "fsdp2" else tensor_parallel(trainer)

@@ -86,6 +86,8 @@ SHORT = {
 """Further modules below sixty lines, each with the reason; those of `commands/` are a command."""
 PATHS = modules(*PRODUCT)
 ALIAS = re.compile(r"_?[A-Z]\w*[a-z]")
+OF_IN_1000 = 25
+"""Most "of" in a thousand words of docstrings; people say it about fifteen times."""
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
 
 
@@ -204,6 +206,13 @@ def test_docstrings_begin_with_a_noun_or_a_verb(room: str) -> None:
         if RIDDLE.match(text)
     ]
     assert riddles == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_docstrings_are_no_chains_of_of(room: str) -> None:
+    texts = (text for path in modules(room) for _, text in docstrings(path))
+    words = re.findall(r"[a-z']+", " ".join(texts).lower())
+    assert 1000 * words.count("of") < OF_IN_1000 * len(words)
 
 
 def given_names(path: Path) -> Iterator[tuple[int, str]]:

@@ -244,9 +244,10 @@ def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
     if batch.ends_BT is not None:
         check_layout(model, "tree")
         seen_B1TT = _seen(torch.from_numpy(batch.ends_BT).to(device)).unsqueeze(1)
-        # Eager attention adds its mask to the scores, in their own type.
-        eager = model.config._attn_implementation == "eager"
-        inputs["attention_mask"] = _added(seen_B1TT, model.dtype) if eager else seen_B1TT
+        # Eager attention adds its mask to the scores, in their own type. So does `sdpa` on a CPU:
+        # given a mask of booleans, each layer would make and keep its own.
+        added = model.config._attn_implementation == "eager" or device.type == "cpu"
+        inputs["attention_mask"] = _added(seen_B1TT, model.dtype) if added else seen_B1TT
     return inputs
 
 

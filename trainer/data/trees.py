@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.trainer.data.units import length_bins, members, root, united
-from seamlessflow.trainer.parallelism import PAIRS
+from seamlessflow.trainer.parallelism import PAIRS, TREE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0
     """Return each row's ordered chains: those that begin alike together, where that pays.
 
     A tree saves its shared tokens, but attention computes all pairs among its tokens. It has at
-    most `PAIRS` tokens. It also has at most `budget` tokens, or up to twice its longest chain if
-    `longest` allows that many. If units hold several rows together, these must fit that room with
+    most `budget` tokens, or up to twice its longest chain if `longest` allows that many, and never
+    more than `TREE_TOKENS`. If units hold several rows together, these must fit that room with
     padding; else no row has more than one unit. Rows are ordered by their first chains.
     """
 
@@ -86,7 +86,8 @@ def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0
         apart = order.tokens(first), order.tokens(other)
         size = order.tokens(together)
         more_pairs = size**2 - apart[0] ** 2 - apart[1] ** 2
-        return size <= min(room(together), PAIRS) and more_pairs < PAIRS * (sum(apart) - size)
+        fits = size <= min(room(together), TREE_TOKENS)
+        return fits and more_pairs < PAIRS * (sum(apart) - size)
 
     trees = _joined(order, np.arange(len(units_C)), pays)
     rows: list[Int64s] = []

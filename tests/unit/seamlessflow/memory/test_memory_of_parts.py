@@ -10,7 +10,7 @@ from seamlessflow.machine import total
 from seamlessflow.memory.engine import EngineShape, engine_memory
 from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
 from seamlessflow.trainer.activations import fitting_tokens
-from seamlessflow.trainer.parallelism import PAIRS
+from seamlessflow.trainer.parallelism import TREE_TOKENS
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.run_files import model_headers
 
@@ -54,15 +54,20 @@ def test_a_micro_batch_on_a_cpu_takes_640_mebibytes_of_activations_by_default(
     assert fitting_tokens(small, few, 1024) == 16
 
 
-def test_trees_on_a_cpu_have_masks_of_no_more_than_their_rows(shape: ModelShape) -> None:
+def test_the_layers_share_a_mask_of_no_more_than_the_largest_tree_on_a_cpu(
+    shape: ModelShape,
+) -> None:
+    longest = 4 * TREE_TOKENS
+
     def masks(on_gpu: bool, **settings: Any) -> float:
         trainer = TrainerSection.model_validate({"micro_batch_tokens": 4096, **settings})
-        memory = rank_memory(RankShape(shape, 8192, 8192, on_gpu, False), trainer)
+        memory = rank_memory(RankShape(shape, longest, longest, on_gpu, False), trainer)
         return sum(part.bytes for part in memory.phases["logits"] if part.name == "masks")
 
-    kept = 1 + 4 * shape.layer.count if shape.layer is not None else 0
-    assert masks(on_gpu=False) == 4096 * PAIRS * kept
-    assert masks(on_gpu=False, layout="tree") == 8192**2 * kept
+    assert shape.layer is not None
+    assert masks(on_gpu=False) == TREE_TOKENS**2 * (1 + 4)
+    assert masks(on_gpu=False, layout="tree") == longest**2 * (1 + 4)
+    assert masks(on_gpu=True, layout="tree") == longest**2 * (1 + 4 * shape.layer.count)
     assert masks(on_gpu=False, layout="padded") == masks(on_gpu=True) == 0
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from seamlessflow.trainer.data.chains import Chain, chains
 from seamlessflow.trainer.data.packing import MicroBatch, pack, tokens_saved
 from seamlessflow.trainer.data.trees import prefix_order, tree_bins, tree_row, tree_rows
+from seamlessflow.trainer.parallelism import TREE_TOKENS
 from tests.builders.trainer.chains import forked_chains
 from tests.builders.trainer.trajectories import Run, trajectory
 
@@ -117,6 +118,23 @@ def test_a_long_prompt_is_shared_beyond_the_budget_as_far_as_a_long_chain_has_ro
     group = [np.array([7] * 600 + [last] * 40, np.int32) for last in range(8)]
     order = prefix_order(group)
     made = tree_rows(order, np.arange(8), 650, longest)
+    assert [order.tokens(row) for row in made] == tokens
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [
+        (3000, [3000 + 8 * 40]),
+        (TREE_TOKENS - 80, [TREE_TOKENS] * 4),  # room for two answers
+        (TREE_TOKENS, [TREE_TOKENS + 40] * 8),
+    ],
+)
+def test_a_prompt_of_thousands_of_tokens_is_shared_up_to_the_largest_tree(
+    prompt: int, tokens: list[int]
+) -> None:
+    group = [np.array([7] * prompt + [last] * 40, np.int32) for last in range(8)]
+    order = prefix_order(group)
+    made = tree_rows(order, np.arange(8), 650, longest=32_768)
     assert [order.tokens(row) for row in made] == tokens
 
 
