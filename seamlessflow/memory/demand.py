@@ -1,7 +1,7 @@
-"""Memory that a run needs on the devices and hosts of its workers, and the memory they have.
+"""Memory that a run needs on its workers' devices and hosts.
 
-It follows from the configuration and the shapes of its models. Called by the command `plan` and by
-the check of a run before its start.
+It follows from the configuration and the models' shapes. Called by the command `plan` and by the
+check before a run starts.
 """
 
 import math
@@ -31,7 +31,7 @@ class WorkerMemory:
     """A worker's memory: on each device, and on its host."""
 
     workers: tuple[str, ...]
-    """Workers that take the same."""
+    """Workers that each take this memory."""
     devices: int
     on_gpu: bool
     rank: RankMemory | None
@@ -41,11 +41,11 @@ class WorkerMemory:
     engine: EngineMemory | None
     """None for a worker that does not sample from a model."""
     asleep: float
-    """Bytes of the engine on the host while the devices train."""
+    """Bytes that the engine keeps on the host while the devices train."""
 
     @property
     def engine_bytes(self) -> float:
-        """Return what the engine takes of each device."""
+        """Return what the engine takes on each device."""
         return 0.0 if self.engine is None else total(self.engine.parts) + self.engine.kv_bytes
 
     @property
@@ -55,19 +55,17 @@ class WorkerMemory:
 
     @property
     def device_bytes(self) -> float:
-        """Return the most that rank and engine take of each device, one after the other."""
+        """Return the most that rank and engine take on each device, one after the other."""
         if self.rank is None or self.engine is None:
             return self.rank_bytes + self.engine_bytes
-        # On a CPU no memory changes hands; of a GPU each leaves what CUDA itself keeps.
+        # On a CPU no memory changes hands; on a GPU each leaves what CUDA itself keeps.
         if not self.on_gpu:
             return self.rank_bytes + self.engine_bytes
         return max(self.rank_bytes, self.engine_bytes) + CONTEXT
 
     @property
     def least_bytes(self) -> float:
-        """Return the memory of training on each device for any sequences, or the weights of an
-        engine.
-        """
+        """Return each device's memory for any sequences: for training, or an engine's weights."""
         rank = 0.0 if self.rank is None else total(self.rank.kept)
         if self.engine is None:
             return rank
@@ -76,7 +74,7 @@ class WorkerMemory:
 
     @property
     def host_parts(self) -> MemoryParts:
-        """Return what the worker takes of its host."""
+        """Return what the worker takes on its host."""
         parts = []
         if self.rank is not None:
             parts += [MemoryPart(part.name, self.devices * part.bytes) for part in self.rank.host]
@@ -88,7 +86,7 @@ class WorkerMemory:
 
 
 def shapes_of(config: RunConfig) -> Mapping[Path, ModelShape]:
-    """Return the shape of each model that the trainers and engines of a run load, by directory.
+    """Return by directory the shape of each model that a run's trainers and engines load.
 
     Raises `ShapeUnknown`.
     """
@@ -106,7 +104,7 @@ def memory_of(
     machine: Capacity,
     here: Sequence[WorkerSection] | None = None,
 ) -> list[WorkerMemory]:
-    """Return what the workers `here` (None: all) of a run take, alike ones together."""
+    """Return what a run's workers `here` (None: all) take, alike workers together."""
     kinds: dict[tuple[object, ...], WorkerMemory] = {}
     for policy_config in each_served(config):
         for worker in policy_config.workers:
@@ -145,9 +143,9 @@ def _worker(
 def rank_shape(
     config: RunConfig, shapes: Mapping[Path, ModelShape], gpu: bool, leaves: bool
 ) -> RankShape:
-    """Return what the memory of a rank follows from; `leaves`: the role changes on its devices.
+    """Return what a rank's memory follows from; `leaves`: the role changes on its devices.
 
-    A chain longer than `micro_batch_tokens` is a micro-batch of its own.
+    A chain longer than `micro_batch_tokens` is a separate micro-batch.
     """
     model = shapes[config.policy.model]
     side = _side(config)

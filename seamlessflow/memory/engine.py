@@ -1,7 +1,7 @@
-"""Memory of a rollout engine on each of its devices, in bytes.
+"""Memory that a rollout engine takes on each of its devices, in bytes.
 
-Pure. Weights are divided among the devices as by vLLM's tensor parallelism. The rest of the
-engine's share of a device holds keys and values (Kwon et al., arXiv 2309.06180). Called by
+Pure. Weights are divided among the devices as vLLM's tensor parallelism does. The rest of the
+engine's share on a device holds keys and values (Kwon et al., arXiv 2309.06180). Called by
 `demand.py`.
 """
 
@@ -14,12 +14,12 @@ _FLOAT = 4
 _PREFILL_TOKENS = 8192
 """Tokens in vLLM's largest pass."""
 ENGINE_SHARE = 0.9
-"""Share of a device that vLLM fills, unless its arguments say otherwise."""
+"""Share of device memory that vLLM fills, unless its arguments say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineShape:
-    """Facts that the memory of an engine follows from."""
+    """Facts that decide an engine's memory."""
 
     model: ModelShape
     devices: int
@@ -29,7 +29,7 @@ class EngineShape:
     rows: int
     """Most turns at once."""
     context: int
-    """Most tokens of a turn with its prompt."""
+    """Most tokens in a turn with its prompt."""
     kv_bytes: float | None
     """Memory for keys and values on each device; None: what is left of its share."""
     on_gpu: bool
@@ -44,12 +44,12 @@ class EngineMemory:
     parts: MemoryParts
     """Without keys and values."""
     token_bytes: float
-    """Keys and values of a token, on each device; 0 if unknown."""
+    """Bytes for one token's keys and values, on each device; 0 if unknown."""
     kv_bytes: float
-    """Memory for them, on each device."""
+    """Memory for keys and values, on each device."""
     kv_tokens: int
     turns: int
-    """Turns of the full length that fit at once."""
+    """Full-length turns that fit at once."""
     least_kv_bytes: float
     """Memory for a full-length turn's keys and values, on each device."""
 
@@ -63,7 +63,7 @@ def engine_memory(engine: EngineShape, device_bytes: float | None) -> EngineMemo
         parts.append(MemoryPart("CUDA itself", CONTEXT))
     token = 0.0
     if layer is not None:
-        # A head of keys is on at least one device; more devices than heads repeat it.
+        # Each key head is on at least one device; with more devices than heads, it is repeated.
         heads = max(1.0, layer.kv_heads / devices)
         token = 2.0 * layer.count * heads * layer.head_width * engine.size
         wide = 2 * layer.intermediate / devices + 4 * layer.hidden

@@ -32,7 +32,7 @@ def memory_faults(
     try:
         shapes = shapes_of(config)
     except ShapeUnknown:
-        return  # what is wrong with a directory is told by others
+        return  # other checks report what is wrong with a directory
     workers = memory_of(config, shapes, machine, here)
     yield from _kv_faults(config, workers)
     for worker in workers:
@@ -75,14 +75,14 @@ def free_memory_faults(config: RunConfig, machine: Capacity, free: float | None)
 
 
 def _host_needs(workers: Sequence[WorkerMemory]) -> float:
-    """Return the bytes that all these workers take of their host for any sequences."""
+    """Return the bytes that all these workers take on their host for any sequences."""
     return sum(len(worker.workers) * _host_least(worker) for worker in workers)
 
 
 def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[Fault]:
-    """Yield a fault if an engine may not hold one turn of the full length.
+    """Yield a fault if an engine cannot hold one full-length turn.
 
-    Only certain faults count: vLLM decides itself where `_reckons_otherwise` is true.
+    Only certain faults count: vLLM decides itself if `_reckons_otherwise` is true.
     """
     engines = [worker.engine for worker in workers if worker.engine is not None]
     name = config.rollout.engine
@@ -100,7 +100,7 @@ def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[F
 
 
 def _reckons_otherwise(config: RunConfig) -> bool:
-    """Return True if vLLM may need less for a turn than all keys and values of all its tokens."""
+    """Return True if vLLM may need less for a turn than keys and values for all its tokens."""
     vllm = config.rollout.vllm
     limited = vllm.url is None and vllm.kv_bytes is not None
     overridden = any(argument.startswith(_OWN_MEMORY) for argument in vllm.arguments)
@@ -121,7 +121,7 @@ def _too_large(worker: WorkerMemory, available: float, changes: Sequence[str]) -
 
 
 def _host_least(worker: WorkerMemory) -> float:
-    """Return the bytes that a worker takes of its host for any sequences."""
+    """Return the bytes that a worker takes on its host for any sequences."""
     size = worker.asleep
     if worker.rank is not None:
         kept = [

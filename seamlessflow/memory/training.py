@@ -151,8 +151,10 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
         name = "inputs of layers" if again else "activations"
         parts.append(MemoryPart(name, layer.count * of_layer + ends))
         if has_mask(trainer, rank.on_gpu):
-            # True or false for each pair; torch's attention keeps it in numbers, in each layer.
-            kept = 1 if again or trainer.attention == "eager" else layer.count
+            # True or false for each pair. On a GPU torch's attention keeps it in numbers, in each
+            # layer; elsewhere all layers share these.
+            shared = again or trainer.attention == "eager" or not rank.on_gpu
+            kept = 1 if shared else layer.count
             parts.append(
                 MemoryPart("masks", mask_pairs(trainer, rank.tokens) * (1 + compute * kept))
             )
@@ -165,7 +167,7 @@ def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) ->
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
-    """Return a micro-batch's logits that exist at once, and the values computed from them.
+    """Return the logits that exist at once for a micro-batch, and what is computed from them.
 
     Many logits are computed part by part. The output layer's gradient is summed over the parts in
     float32 (`trainer/backends/scores.py`).

@@ -1,4 +1,4 @@
-"""Judgement of a run's memory: the workers that fit, and the settings that would help. Pure."""
+"""Judgement on a run's memory: the workers that fit, and the settings that would help. Pure."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ _LEAST_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Lever:
-    """A change of settings, and what would be needed with it."""
+    """A change to settings, and what would be needed with it."""
 
     change: str
     bytes: float
@@ -35,13 +35,13 @@ class MemoryVerdict:
     parts: MemoryParts
     notes: tuple[str, ...]
     available: float | None
-    """Bytes that there are; None if that is unknown."""
+    """Bytes that exist there; None if that is unknown."""
     levers: tuple[Lever, ...] = ()
-    """Changes that would make it less, the least one last."""
+    """Changes that would take less memory; the last one would take least."""
     partial: bool = False
     """True if a part is unknown and not among `parts`."""
     lacking: str = ""
-    """Why it does not work however much there is; empty if nothing is lacking."""
+    """Why it cannot work with any amount of memory; empty if nothing is lacking."""
 
     @property
     def needed(self) -> float:
@@ -59,7 +59,7 @@ class MemoryVerdict:
 
 
 def gibibytes(size: float) -> str:
-    """Return a number of bytes as text: MiB below one GiB."""
+    """Return a byte count as text: in MiB below one GiB."""
     return f"{size / MEBIBYTE:.0f} MiB" if size < _GIBIBYTE else f"{size / _GIBIBYTE:.1f} GiB"
 
 
@@ -172,7 +172,7 @@ def _host_notes(config: RunConfig, shapes: Mapping[Path, ModelShape]) -> tuple[s
 def levers(
     config: RunConfig, shapes: Mapping[Path, ModelShape], worker: WorkerMemory
 ) -> Iterator[Lever]:
-    """Yield the changed settings with which a rank needs less memory, largest first."""
+    """Yield the changed settings with which a rank needs less memory, the least need last."""
     now = worker.rank_bytes
     helping = []
     for change, changed in _changes(config):
