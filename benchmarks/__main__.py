@@ -1,7 +1,7 @@
 """Benchmarks: `python -m benchmarks NAME [arguments]` runs one; without a name it lists them.
 
-A benchmark is a module of this folder, of `peers` or of `scheduling` with a `main`, which prints
-one line of JSON. It gets the arguments if it has a parameter for them. In a name `-` counts as `_`.
+A benchmark is a module with a `main`, in this folder, `peers` or `scheduling`. It prints one line
+of JSON, and gets the arguments if it has a parameter for them. In a name `-` counts as `_`.
 """
 
 import sys
@@ -14,7 +14,7 @@ _FOLDERS = ("benchmarks", "benchmarks.peers", "benchmarks.scheduling")
 
 
 def modules() -> dict[str, str]:
-    """Return the modules of all benchmarks by name."""
+    """Return all benchmarks' modules by name."""
     root = Path(__file__).parent.parent
     return {
         file.stem: f"{folder}.{file.stem}"

@@ -1,4 +1,4 @@
-"""Held-out reward of the trainer's algorithms on the game Trail, with seeds and intervals.
+"""Held-out reward for the trainer's algorithms on the game Trail, with seeds and intervals.
 
     python -m benchmarks algorithms [--comparison advantages|losses|distillation|kl|samplers]
         [--methods grpo,turn,gae] [--seeds 5] [--steps 80] [--out DIR] [--quick]
@@ -7,9 +7,9 @@ Sessions are sampled in this process (`learning/loop.py`); dataloader, estimator
 end are the trainer's. Each method gets the same sessions a step, and the same model and tasks for
 one seed. Metric and interval: `learning/intervals.py`. The first method is the baseline.
 
-A (method, seed) that has ended is a file in DIR/curves and is not made again, so that a sweep that
-was cut off goes on. In DIR: pictures of the comparison. Progress and a table go to standard error.
-`--quick` is a smoke run: two methods, one seed, three steps.
+A finished (method, seed) is a file in DIR/curves and is not made again, so that a sweep that was
+cut off goes on. DIR also gets pictures that compare the methods. Progress and a table go to
+standard error. `--quick` is a smoke run: two methods, one seed, three steps.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> None:
     torch.set_num_threads(1)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     curves: list[Curve] = []
-    # Seed by seed, so that a sweep that is cut off has as many of one method as of another.
+    # Seed by seed, so that a sweep that is cut off has equally many curves for each method.
     for seed in range(seeds):
         for method in methods:
             curves.append(curve(method, seed, steps, out, _progress))

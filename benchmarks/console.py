@@ -1,19 +1,20 @@
-"""The console on a log of a million made-up records: opening, moments, memory, following.
+"""The console on a log with a million made-up records: opening, moments, memory, following.
 
     python -m benchmarks console [--records 1000000] [--workers 200] [--moments 60]
         [--pages 20] [--rate 400] [--follow-s 60]
 
-A real embedded broker has the log, and the command `seamlessflow console` reads it. Half of the
-records are events of sessions, each with seven; a quarter are heartbeats, an eighth is `control`.
+A real embedded broker has the log, and the command `seamlessflow console` reads it. Half the
+records are session events, seven a session; a quarter are heartbeats, an eighth is `control`.
 
 - `open_s`, `open_records_per_s`: from the command to the last record read
-- `moment_ms_*`: answers of the page Now at random moments, as JSON; `_page_` as HTML
-- `sessions_ms`, `records_ms`: first pages of the lists, the search for a type in all records
-- `curves_ms`, `timeline_ms`: the page of all steps, and the data of all workers' bars, which fold
-  the whole of `control`: `--records 810000 --workers 1000` has 100 steps of 1,000 workers
-- `text_ms`: two seconds of the search for a text, which reads records again, and how many it read
-- `memory_mb`: the process after that; `following_cpu`: its share of a core while `--rate` records
-  a second come and `--pages` live pages are open
+- `moment_ms_*`: answers from the page Now at random moments, as JSON; `_page_` as HTML
+- `sessions_ms`, `records_ms`: first pages in the lists, the search for a type in all records
+- `curves_ms`, `timeline_ms`: the page with all steps, and the data for all workers' bars, which
+  fold the whole `control`: `--records 810000 --workers 1000` has 100 steps of 1,000 workers
+- `text_ms`, `text_records`: two seconds of a text search, which reads records again, and how many
+  it read
+- `memory_mb`: the process's memory after that; `following_cpu`: its share of a core while `--rate`
+  records come each second and `--pages` live pages are open
 """
 
 import argparse
@@ -48,7 +49,7 @@ _GROUP = 8
 _POLICY = "policy"
 _IDS = content.ids(*range(40))
 _EIGHT = ("session", "fleet", "session", "control", "session", "fleet", "session", "prompt")
-"""Sources of eight records in a row."""
+"""Sources for eight records in a row."""
 
 Sending = tuple[Topic, Record, str | None]
 
@@ -93,7 +94,7 @@ def made_up(workers: int) -> Iterator[Sending]:
 
 
 def _sessions(workers: int) -> Iterator[Sending]:
-    """Yield the events of sessions; sixty-four are under way at a time."""
+    """Yield session events; sixty-four sessions are under way at a time."""
     lives = [_life(number, f"w{number % workers}") for number in range(64)]
     numbers = count(len(lives))
     for place in cycle(range(len(lives))):
@@ -169,7 +170,7 @@ def _write(kafka: KafkaSettings, made: Iterator[Sending], records: int) -> None:
 
 @contextmanager
 def _console(kafka: KafkaSettings) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Yield the address of the command, and its process."""
+    """Yield the command's address, and its process."""
     variables = {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
     command = [sys.executable, "-m", "seamlessflow", "console", "--port", "0"]
     environment = {**os.environ, **variables}

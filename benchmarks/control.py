@@ -1,9 +1,9 @@
-"""Rules that end turns early: CPU time of a worker for each token.
+"""Rules that end turns early: a worker's CPU time for each token.
 
     python -m benchmarks control [--tokens 20000] [--chunk 8]
 
 The rule sees chunks as a dispatch does, with the bytes that an engine delivers. Figures are
-microseconds a token, the median of some turns: of the rule, and with its state for each chunk.
+microseconds a token, the median over some turns: for the rule, and with its state for each chunk.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def _turn(name: str) -> ControlledTurn:
 
 
 def _rows(begin: int, count: int) -> TokenRows:
-    """Return tokens of a policy that is surer of some than of others."""
+    """Return tokens from a policy that is surer about some than about others."""
     random = np.random.default_rng(begin)
     logits_NK = -np.sort(random.exponential(2.0, (count, 20)).astype("<f4"), axis=1)
     logprobs_NK = logits_NK - np.log(np.exp(logits_NK).sum(axis=1, keepdims=True))

@@ -1,21 +1,21 @@
-"""Tokens a second of the torch engine, compared with `generate`; time and CPU of the clock engine.
+"""The torch engine's tokens a second, beside `generate`; the clock engine's time and CPU.
 
     python -m benchmarks engine [--tokens 192] [--prompt 32] [--repeats 3]
     python -m benchmarks engine --model DIRECTORY [--groups 8x8] [--prompt 45] [--answer 18]
 
-The torch engine and `generate` of `transformers` use one random model of 131k parameters (hidden
-64, 2 layers), float32, one thread. `generate_one_by_one` serves the sequences one after the other,
-as a plain loop does; `generate_padded` gets all of them at once, equally long, which is its best
-case. The best of the repeats counts; all figures include the time to prefill.
+The torch engine and `generate` from `transformers` use one random model with 131k parameters
+(hidden 64, 2 layers), float32, one thread. `generate_one_by_one` serves the sequences one after the
+other, as a plain loop does; `generate_padded` gets all sequences at once, equally long, which is
+its best case. The best repeat counts; all figures include the time to prefill.
 
 The clock engine samples 32 turns at once as Qwen3-8B on an H100 would: `wall_s` is what it took,
-`model_s` what the passes of the device model add up to. CPU is measured at a thousandth of the
-time, so that waiting costs nothing.
+`model_s` what the device model's passes add up to. CPU is measured at a thousandth of the time, so
+that waiting costs nothing.
 
-With `--model` the torch engine samples groups of equal prompts from a real model, on all cores, as
-in a step of training. Seconds are of CPU, of all cores together: `prefill_s` with answers of one
-token, `decode_s` what longer ones add, `sampling_s` the draws alone. `bound_s` is what the matrix
-products of these passes take by themselves, each prompt of a group computed once.
+With `--model` the torch engine samples groups with equal prompts from a real model, on all cores,
+as in a training step. Seconds are CPU time, all cores together: `prefill_s` with one-token answers,
+`decode_s` what longer answers add, `sampling_s` only the draws. `bound_s` is what these passes'
+matrix products take by themselves, each group's prompt computed once.
 """
 
 import argparse
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def group_figures(asked: argparse.Namespace) -> dict[str, Any]:
-    """Return CPU seconds of a step's samples by their parts, the best of all repeats."""
+    """Return CPU seconds for a step's samples by their parts, from the best repeats."""
     groups, size = (int(number) for number in asked.groups.split("x"))
     sessions = groups * size
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # a local directory
@@ -112,7 +112,7 @@ def group_figures(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def products_s(model: PreTrainedModel, rows: int, last: int) -> float:
-    """Return CPU seconds of a pass's matrix products: `rows` tokens, `last` of them with logits."""
+    """Return CPU seconds for a pass's matrix products: `rows` tokens, `last` with logits."""
     head: object = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     kinds = torch.nn.Linear | PackedLinear
     layers = [module for module in model.modules() if isinstance(module, kinds)]
@@ -129,7 +129,7 @@ def products_s(model: PreTrainedModel, rows: int, last: int) -> float:
 
 
 def draw_s(rows: int, vocabulary: int) -> float:
-    """Return CPU seconds to draw a token for each of so many rows."""
+    """Return CPU seconds to draw a token for each of `rows` rows."""
     batch = SamplingBatch(
         temperature_B=np.ones(rows, np.float32),
         top_p_B=np.ones(rows),
@@ -142,7 +142,7 @@ def draw_s(rows: int, vocabulary: int) -> float:
 
 
 def cpu_s(work: Callable[[], object], repeats: int = 4) -> float:
-    """Return the CPU seconds of all threads that some work takes, the least of the repeats."""
+    """Return the CPU seconds that some work takes on all threads, the least over the repeats."""
     seconds = []
     with torch.inference_mode():
         for _ in range(repeats):
@@ -155,7 +155,7 @@ def cpu_s(work: Callable[[], object], repeats: int = 4) -> float:
 def compare(
     engine: TorchEngine, model: PreTrainedModel, count: int, asked: argparse.Namespace
 ) -> dict[str, float]:
-    """Return tokens a second of each way to serve `count` sequences, and the engine's ratios."""
+    """Return tokens a second for each way to serve `count` sequences, and the engine's ratios."""
     ways: dict[str, Callable[[Prompts], None]] = {
         "torch_engine": lambda prompts: serve(engine, prompts, asked.tokens),
         "generate_padded": lambda prompts: generate(model, prompts, asked.tokens),
@@ -177,7 +177,7 @@ def compare(
 
 
 def clock_figures() -> dict[str, float]:
-    """Return the time of a full batch against the model's, and CPU by turn and by token."""
+    """Return a full batch's time against the model's, and CPU by turn and by token."""
     rows, prompt, tokens, batches = 32, 1000, 512, 100
     rates = worker_rates(DeviceModelSection(hardware="H100", model="Qwen3-8B"), 1, rows=rows)
     passes = (

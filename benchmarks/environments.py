@@ -1,14 +1,14 @@
-"""CPU time of a call whose agent is an environment's process, and of a plain callable.
+"""CPU time for a call whose agent is an environment's process, and for a plain callable.
 
     python -m benchmarks environments [--turns 5] [--episodes 2048] [--at-once 256]
 
-An episode asks one question of reasoning-gym, so a session has one call. The callable does the same
-in the agents' process: it builds the entry, asks by the `openai` client, and scores the answer.
-Embedded Kafka, gateway, manager and a worker that answers at once are the same for both. The two
-take turns, each pair in the other order. An agents process is new in each turn. It first plays
-`--at-once` twice, so that its consumer group has joined and all is warm. `ours` is the sum of
-gateway, manager, agents and the environment's process. Figures are microseconds of CPU a call,
-the medians of all turns. A first turn is not counted. The package has to be installed.
+An episode asks one question from reasoning-gym, so a session has one call. The callable does the
+same in the agents' process: it builds the entry, asks by the `openai` client, and scores the
+answer. Embedded Kafka, gateway, manager and a worker that answers at once are the same for both.
+The two take turns, each pair in the other order. Each turn has a new agents process. It first plays
+`--at-once` episodes twice, so that its consumer group has joined and all is warm. `ours` is the sum
+over gateway, manager, agents and the environment's process. Figures are CPU microseconds a call,
+the medians over all turns. A first turn is not counted. The package has to be installed.
 """
 
 import argparse
@@ -98,7 +98,7 @@ class _Load:
         self._issued = 0
 
     def turn(self, kind: str) -> AgentTurn:
-        """Return the figures of a new agents process. Raises if not all episodes are rewarded."""
+        """Return a new agents process's figures. Raises if not all episodes are rewarded."""
         metrics = f"http://127.0.0.1:{free_port()}"
         with self._agents(kind, metrics) as agents:
             warm = 2 * self._at_once
@@ -141,7 +141,7 @@ class _Load:
                 agents.terminate()
 
     def _play(self, number: int, metrics: str, ended: int) -> None:
-        """Issue so many tasks; return once so many have ended since the process began."""
+        """Issue `number` tasks; return once `ended` tasks have ended since the process began."""
         producer = Producer(self._path.kafka, "benchmark-tasks")
         for _ in range(number):
             task = _task(self._issued, self._payloads[self._issued % len(self._payloads)])

@@ -7,12 +7,13 @@
         [--after 16] [--ahead 4] [--out DIR]
 
 `shares` samples answers and sessions, and counts those whose text has other ids. `training` trains
-on small sums by each variant (`exact/variants.py`). `interruptions` gives an answer new weights, or
-moves it, and compares log-probs of engine and trainer. DIR of a model: `scripts/real-model`.
+on small sums with each variant (`exact/variants.py`). `interruptions` gives an answer new weights,
+or moves it, and compares the engine's log-probs with the trainer's. `scripts/real-model` makes a
+directory for --model.
 
-What was made is a file in OUT and is not made again; a larger `--scale` continues the files. Tables
-go to standard error, pictures and one line of JSON name the rest. `--tables` makes nothing, and
-prints tables of what is there.
+What was made is a file below --out and is not made again; a larger `--scale` continues the files.
+Tables go to standard error, pictures and one line of JSON name the rest. `--tables` makes nothing,
+and prints tables of what is there.
 """
 
 import argparse
@@ -106,7 +107,7 @@ def _training(asked: argparse.Namespace, out: Path) -> dict[str, object]:
     names = asked.variants.split(",")
     if unknown := sorted(set(names) - set(VARIANTS)):
         sys.exit(f"no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}")
-    # Seed by seed, so that a sweep that is cut off has as many of one variant as of another.
+    # Seed by seed, so that a sweep that is cut off has equally many runs of each variant.
     for seed in range(asked.seeds):
         for variant in (variant for variant in VARIANTS if variant in names):
             run = Run(variant, seed, asked.steps, asked.limit)

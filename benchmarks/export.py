@@ -2,7 +2,7 @@
 
     python -m benchmarks export [--tokens 20000000] [--turns 20]
 
-`tokens_per_s`: tokens of exported trajectories a second of wall time, of which each is in a chain.
+`tokens_per_s`: exported trajectories' tokens a second of wall time; each token is in a chain.
 """
 
 import argparse

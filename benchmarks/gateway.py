@@ -4,12 +4,11 @@
                                  [--manager real|scripted] [--calls plain|streamed|scored]
 
 Embedded Kafka, gateway, trajectory manager, a worker that answers at once and a load generator run
-on this machine. A session has eight turns that extend each other. The time of a call is the time
-that the system adds to sampling. With `--manager scripted` only the gateway is real. Load runs for
-`--warm-up` seconds before the first level: a broker that has just started takes at least twice the
-CPU.
+on this machine. A session has eight turns that extend each other. A call's time is what the system
+adds to sampling. With `--manager scripted` only the gateway is real. Load runs for `--warm-up`
+seconds before the first level: a broker that has just started takes at least twice the CPU.
 
-The answer to a `streamed` call is 70 tokens in 20 chunks; `first_` figures are of its first bytes.
+The answer to a `streamed` call is 70 tokens in 20 chunks; `first_` figures are for its first bytes.
 The answer to a `scored` call is 200 tokens with their log-probs.
 """
 
@@ -37,7 +36,7 @@ def _codes(number: int) -> str:
 
 @dataclass(frozen=True)
 class Calls:
-    """Kind of calls: their answer, which is always the same, and parameters of the request."""
+    """A kind of call: its answer, which is always the same, and the request's parameters."""
 
     answer: str
     more: Mapping[str, object] = field(default_factory=dict)
@@ -94,7 +93,7 @@ def _measured(path: WholePath, calls: Calls, connections: int, seconds: float) -
 def _named(
     result: Mapping[str, Any], used: Mapping[str, float], connections: int
 ) -> dict[str, object]:
-    """Return the figures of one level under their public names."""
+    """Return one level's figures under their public names."""
     count = max(result["requests"], 1)
     cpu = {f"{name}_cpu_us": round(1e6 * seconds / count, 1) for name, seconds in used.items()}
     cpu["client_cpu_us"] = result["client_cpu_us"]
@@ -114,7 +113,7 @@ def _named(
 
 
 def _bodies(calls: Calls) -> list[str]:
-    """Return the bodies of a session's calls, each with the history of those before."""
+    """Return the bodies of a session's calls, each with the earlier calls' history."""
     messages: list[dict[str, str]] = []
     bodies = []
     for turn in range(_TURNS):

@@ -2,12 +2,12 @@
 
     python -m benchmarks handover [--events 100000] [--repeats 3]
 
-One partition of `sessions` holds that many events of open sessions, all of which the next manager
-folds again. Two managers run, one of them without a partition. The owner gets SIGTERM, or is
-killed; the time runs from then until its successor answers a command. A killed member is
-replaced after the session time-out, which on the embedded broker is 6 s. `_folded_s` is the part
-from the successor's claim to its answer, `_cpu_s` the CPU time that it took. `load` is the
-machine's load average over a minute.
+One partition of `sessions` holds that many events from open sessions, and the next manager folds
+all of them again. Two managers run, one of them without a partition. The owner gets SIGTERM, or is
+killed; the time runs from then until its successor answers a command. A killed member is replaced
+after the session time-out, which on the embedded broker is 6 s. `_folded_s` is the part from the
+successor's claim to its answer, `_cpu_s` the CPU time that it took. `load` is the machine's load
+average over a minute.
 """
 
 import argparse
@@ -72,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _write(settings: KafkaSettings, policy: PolicyWeights, events: Sequence[Record]) -> int:
-    """Write the log of the one partition; return the number of its events."""
+    """Write the one partition's log; return its event count."""
     shared = [replace(topic, partitions=1) for topic in _SHARED]
     others = [topic for topic in TOPICS.values() if topic not in _SHARED]
     create_topics(settings, [*shared, *others])
@@ -87,7 +87,7 @@ def _write(settings: KafkaSettings, policy: PolicyWeights, events: Sequence[Reco
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Seconds until the successor's answer: since the end of the owner, since its claim, CPU."""
+    """Seconds until the successor's answer: since the owner's end, since the claim, CPU."""
 
     total_s: float
     folded_s: float
@@ -115,7 +115,7 @@ class Managers:
         self._producer.close()
 
     def start(self) -> None:
-        """Start one more manager, and wait until it is a member of the group."""
+        """Start one more manager, and wait until it is in the group."""
         variables = {
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
             "SEAMLESSFLOW_MANAGER__GROUP": _GROUP,
@@ -151,7 +151,7 @@ class Managers:
         self._answered_ms()
 
     def _claimed_ms(self) -> int:
-        """Return the time of the next claim: its manager now begins to fold the log."""
+        """Return the next claim's time: its manager now begins to fold the log."""
         return self._next(lambda record: isinstance(record, r.PartitionClaimed))
 
     def _answered_ms(self) -> int:
@@ -163,7 +163,7 @@ class Managers:
         )
 
     def _next(self, wanted: Callable[[Record], bool]) -> int:
-        """Return the time of the next such event of the partition."""
+        """Return the time of the partition's next such event."""
         deadline = time.monotonic() + _DEADLINE_S
         while True:
             _refuse_late(deadline, "event of a manager")

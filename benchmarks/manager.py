@@ -1,14 +1,15 @@
-"""CPU time of the trajectory manager, on one core.
+"""The trajectory manager's CPU time, on one core.
 
     python -m benchmarks manager [--sessions 64] [--turns 20] [--events 50000] [--without-broker]
 
-`events_per_s`: bytes of the log decoded and folded by the partition's owner. `tokens_per_s`: new
+`events_per_s`: the log's bytes decoded and folded by the partition's owner. `tokens_per_s`: new
 tokens decoded, folded and assembled, with about 640 tokens an event. `rebuild_events_per_s`: the
 same log after a crash; `broker_rebuild_by_N_events_per_s`: by N manager processes on a real broker,
-from the start of reading to the ownership of the last partition, in wall time. `turn50_over_turn1`:
-`decide` of a `RequestTurn` (matching, rendering) behind 32k tokens of history over one behind none.
+from the start of reading until the last partition is owned, in wall time. `turn50_over_turn1`:
+`decide` for a `RequestTurn` (matching, rendering) behind 32k tokens of history over one behind
+none.
 
-The best of the repeats counts for throughput, the median for a turn.
+The best repeat counts for throughput, the median for a turn.
 """
 
 import argparse
@@ -101,7 +102,7 @@ def throughput(
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Records of a partition of `sessions`, their bytes, and the number of new tokens in them."""
+    """Records on a partition of `sessions`, their bytes, and the count of new tokens in them."""
 
     records: list[Record]
     encoded: list[bytes]
@@ -133,7 +134,7 @@ class Log:
 
 
 def turns(made: Renderer, policy: PolicyWeights) -> dict[str, float]:
-    """Return the microseconds of `decide` for the first and the fiftieth turn of a session."""
+    """Return the microseconds of `decide` for a session's first and fiftieth turn."""
     recorder, shape = Recorder(made, policy, now_ms()), Shape(1, **_USUAL)
     recorder.open()
     first = decide_us(recorder, shape)
@@ -160,7 +161,7 @@ def decide_us(recorder: Recorder, shape: Shape) -> float:
 
 
 def best_s(work: Callable[[], object]) -> float:
-    """Return the least CPU seconds of a few repeats."""
+    """Return the least CPU seconds over a few repeats."""
     times = []
     for _ in range(_REPEATS):
         start = time.process_time()

@@ -1,11 +1,11 @@
-"""Memory of a manager's open sessions, in one process without a broker.
+"""Memory for a manager's open sessions, in one process without a broker.
 
     python -m benchmarks memory [--sessions 100000] [--turns 3] [--long-turns 2000] [--broker]
 
-`idle_...`: that many open sessions of a few turns of 640 tokens, a hundred of them at once, are
-folded under the manager's bound on memory (`--memory-mb`, its default), then a thousand of them are
-read back. `long_...`: one session whose turns have 500 tokens each. Memory is the peak of the whole
-process. `_in_memory_kb` is what a session takes that is not spilled. With `--broker` a manager
+`idle_...`: `--sessions` open sessions, each with a few turns of 640 tokens, a hundred at once, are
+folded under the manager's memory bound (`--memory-mb`, its default). Then a thousand of them are
+read back. `long_...`: one session whose turns have 500 tokens each. Memory is the whole process's
+peak. `_in_memory_kb` is what a session takes if it is not spilled. With `--broker` a manager
 process reads the idle sessions from a real broker instead: `broker_...`.
 """
 
@@ -80,7 +80,7 @@ class Bounded:
         )
 
     def fold(self, events: Iterator[Record]) -> int:
-        """Apply encoded and decoded events batch by batch; return their number."""
+        """Apply encoded and decoded events batch by batch; return their count."""
         offset = 0
         while batch := list(islice(events, _BATCH)):
             for event in batch:

@@ -5,7 +5,7 @@
 
 `chains`: from `Trajectory` records to chains; `pack`: from chains to micro-batches; `both`: both
 together. Prints millions of tokens a second. With `--train` a small model is trained instead, on
-groups that share a long prompt: tokens computed and seconds of CPU of a step, by layout.
+groups that share a long prompt. Then it prints a step's computed tokens and CPU seconds, by layout.
 """
 
 import argparse
@@ -26,7 +26,7 @@ _REPEATS = 5
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the best of a few repeats of each part as one line of JSON."""
+    """Print each part's best repeat as one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sessions", type=int, default=512)
     parser.add_argument("--turns", type=int, default=8)
@@ -64,7 +64,7 @@ def speeds(asked: argparse.Namespace) -> dict[str, float]:
 
 
 def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
-    """Make micro-batches of trajectories."""
+    """Make micro-batches from trajectories."""
     made: list[Chain] = [
         chain for trajectory in sessions for chain in chains(trajectory, "tiny").chains
     ]

@@ -1,10 +1,10 @@
-"""Merging of a recorded log again, from a real broker that shares the machine.
+"""Merging a recorded log again, from a real broker that shares the machine.
 
     python -m benchmarks replay [--events 200000] [--turns 20]
 
-`events_per_s` by the number of processes, in wall time from the first event read to the outcome,
-start of the processes included; `cpu_us_per_event` of one process. Each repeat verifies nothing and
-keeps nothing: what a replay always does.
+`events_per_s`: by process count, in wall time from the first event read to the outcome, the
+processes' start included; `cpu_us_per_event`: for one process. Each repeat verifies nothing and
+keeps nothing: it does only what a replay always does.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def merged(events: Sequence[Record]) -> dict[str, float]:
-    """Return events a second by number of processes."""
+    """Return events a second by process count."""
     with Broker(None, java=SHORT_LIVED) as broker:
         kafka = broker.settings
         write(kafka, events)

@@ -3,8 +3,8 @@
     python -m benchmarks rollout_worker [--turns 4000] [--prompt 512] [--tokens 16]
 
 The worker has the scripted engine, which answers at once. `floor` is a process that answers the
-same records from a loop without engine, parser or state (`load/scripted_worker.py`); the difference
-of the two medians is the time that the worker adds.
+same records from a loop without engine, parser or state (`load/scripted_worker.py`). The difference
+between the two medians is the time that the worker adds.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def assignment(incarnation: str) -> r.RoleAssigned:
 
 
 def first(kafka: KafkaSettings, topic: str, kind: type[R], worker: str) -> R:
-    """Wait for the first record of a worker on a topic. Raises `TimeoutError`."""
+    """Wait for a worker's first record on a topic. Raises `TimeoutError`."""
     reader = Reader(kafka, "benchmark-wait")
     reader.assign({(topic, 0): BEGINNING})
     deadline = time.monotonic() + _DEADLINE_S
@@ -153,7 +153,7 @@ def first(kafka: KafkaSettings, topic: str, kind: type[R], worker: str) -> R:
 
 
 def rendered(tokenizer: Path, tokens: int) -> bytes:
-    """Return the tokens of a chat, about `tokens` of them."""
+    """Return a chat's tokens, about `tokens` of them."""
     renderer = Renderer.load(tokenizer, RendererSettings("qwen3"))
     word = len(renderer.encode("key 7 ")) // 4
     return renderer.render([{"role": "user", "content": "key 7 " * (tokens // word)}])

@@ -2,17 +2,19 @@
 
     python -m benchmarks weights [--mb 10,100,1000] [--repeats 3] [--disk DIR] [--fast DIR]
 
-For each size and place (`disk`, forced to it; `tmpfs`): a plain copy of the files, `publish` (the
-back end's part is a copy of the same bytes, so the rest is what publishing adds: hashes, manifest,
-rename), `verify` (a worker's check, the first on its host; `verify_again` is that of the next one),
-`load` (`verify`, then the torch engine's reading and its copying into a model's tensors), `sent`
-(a version that a worker takes from a training process over loopback, into its cache on the same
-file system, and checks; both ends are this process). GB/s of the quickest of `--repeats`, CPU
-seconds of that one. `pause`: a model of `--pause-mb` in the torch
-engine, whose running turn gets other weights: the longest wait between two of its tokens, against
-the load alone and the recomputing of its keys. `delta`: a version of `--delta-mb` of which
-`--changed` of the elements changed: its bytes, the making of it at the trainer (`write`) and of the
-version at a worker, compared with its manifest (`make`).
+The ways are measured for each size and place (`disk`, forced to it; `tmpfs`). `copy` is a plain
+copy of the files. In `publish` the back end's part is a copy of the same bytes, so the rest is what
+publishing adds: hashes, manifest, rename. `verify` is a worker's check, the first on its host;
+`verify_again` is the next worker's. `load` is `verify`, then the torch engine's reading and copying
+into a model's tensors. In `sent` a worker takes a version from a training process over loopback,
+into its cache on the same file system, and checks it; both ends are this process. Figures are GB/s
+and CPU seconds of the quickest of `--repeats`.
+
+`pause`: a running turn in the torch engine gets other weights, with a model of `--pause-mb`. It is
+the longest wait between two of its tokens, beside only loading and recomputing the keys. `delta`: a
+version of `--delta-mb` in which a share `--changed` of the elements changed. It has the delta's
+bytes, its making at the trainer (`write`), and the making of the version at a worker, compared with
+its manifest (`make`).
 """
 
 import argparse
@@ -102,7 +104,7 @@ def existing_directory(text: str) -> Path:
 
 
 def compare(root: Path, size_mb: int, asked: argparse.Namespace, sync: bool) -> dict[str, object]:
-    """Return the rates of all ways over a model's directory of that size, one after the other."""
+    """Return the rates of all ways over a model directory with that size, one after the other."""
     source = root / "source"
     source.mkdir()
     state = write_model(source, size_mb, torch.float32 if asked.float32 else torch.bfloat16)
@@ -171,7 +173,7 @@ def take(directory: Path, state: dict[str, Tensor]) -> None:
 
 
 def copied(source: Path, target: Path, sync: bool) -> None:
-    """Copy the files of a directory; wait for the disk if asked."""
+    """Copy a directory's files; wait for the disk if asked."""
     target.mkdir(exist_ok=True)
     for path in source.iterdir():
         shutil.copyfile(path, target / path.name)
@@ -180,7 +182,7 @@ def copied(source: Path, target: Path, sync: bool) -> None:
 
 
 def delta(root: Path, size_mb: int, asked: argparse.Namespace) -> dict[str, object]:
-    """Return the size of a weight delta, and the rates at which it is made and applied."""
+    """Return a weight delta's size, and the rates at which it is made and applied."""
     dtype = torch.float32 if asked.float32 else torch.bfloat16
     versions = []
     for version, changed in enumerate((0.0, asked.changed)):
@@ -210,7 +212,7 @@ def delta(root: Path, size_mb: int, asked: argparse.Namespace) -> dict[str, obje
 
 
 def pause(root: Path, size_mb: int) -> dict[str, float]:
-    """Return the longest wait for a token at an update and its parts, in milliseconds."""
+    """Return the longest wait for a token at an update, and its parts, in milliseconds."""
     model = small_model(size_mb)
     model.save_pretrained(root / "model")
     size = sum(path.stat().st_size for path in (root / "model").glob("*.safetensors"))
@@ -250,7 +252,7 @@ class Stream:
         engine.submit("turn", prompt, b"", SamplingParams(3_000), self._on_chunk)
 
     def longest_gap(self, tokens: int) -> float:
-        """Wait for that many more tokens; return the longest wait between two since last asked."""
+        """Wait for so many more tokens; return the longest gap between two since the last call."""
         with self._changed:
             wanted = len(self._times) + tokens
             if not self._changed.wait_for(lambda: len(self._times) >= wanted, _DEADLINE_S):

@@ -76,36 +76,36 @@ class KafkaSettings(Section):
 
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Brokers, host:port with commas")
     topic_prefix: str = Field(
-        "", description="Put before every topic, group and transactional id, to share a cluster"
+        "", description="Starts every topic, group and transactional id, to share a cluster"
     )
     wait_s: float = Field(
         300,
         gt=0,
-        description="Seconds for which a starting process waits for a Kafka that does not answer "
-        "or still recovers. An outage after the start is waited out, however long it is",
+        description="Seconds that a starting process waits for a Kafka that does not answer or is "
+        "still recovering. After the start, it waits out an outage however long that lasts",
     )
     group_protocol: Literal["auto", "consumer", "classic"] = Field(
         "auto",
-        description="Protocol of consumer groups: consumer (Kafka 4, KIP-848), classic, or auto. "
-        "auto: consumer if the cluster has it, which each start finds out in a second",
+        description="Protocol for consumer groups: consumer (Kafka 4, KIP-848), classic, or auto. "
+        "auto: consumer if the cluster has it; each start takes a second to find out",
     )
     session_timeout_s: float = Field(
         10,
         ge=6,
-        description="Seconds without a heartbeat after which a member of the classic protocol has "
-        "lost its partitions. The protocol consumer has the broker's "
+        description="Seconds without a heartbeat until a member loses its partitions, with the "
+        "classic protocol. The consumer protocol has the broker's "
         "group.consumer.session.timeout.ms (45 s by default)",
     )
     write_release: str | None = Field(
         None,
-        description="Release whose schemas records are written in. Its processes can then read "
-        "them during a rolling upgrade (seamlessflow schemas releases); none: this one",
+        description="Write records with this release's schemas, so that its processes can read "
+        "them in a rolling upgrade (seamlessflow schemas releases); none: this release",
     )
     blobs: StorageUrl | None = Field(
         None,
-        description="URL of the object storage for records too large for their topic: "
-        "file:///mnt/blobs, or s3://bucket/path with the package s3fs. It is the same for all "
-        "processes; none: a trajectory that is too large has no tokens",
+        description="URL where records too large for their topic are stored: file:///mnt/blobs, or "
+        "s3://bucket/path with the package s3fs. The same for all processes; none: a trajectory "
+        "that is too large loses its tokens",
     )
     options: dict[str, str | int | float | bool | SecretStr] = Field(
         default_factory=dict,
@@ -136,23 +136,23 @@ class TelemetrySettings(Section):
 
     otlp_endpoint: str | None = Field(
         None,
-        description="OTLP/HTTP collector, such as http://127.0.0.1:4318; none: that of the "
-        "variable OTEL_EXPORTER_OTLP_ENDPOINT, or no export",
+        description="OTLP/HTTP collector, such as http://127.0.0.1:4318; none: from the variable "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, and no export without it",
     )
     metrics_port: int | None = Field(
         None,
         ge=0,
         le=65_535,
-        description="Port of this process's metrics in the Prometheus text format, at /metrics. "
+        description="Port for this process's metrics in the Prometheus text format, at /metrics. "
         "0: a free one, whose address is written below DATA_DIR/metrics; none: not served",
     )
-    metrics_host: str = Field("127.0.0.1", description="Address that serves the metrics")
+    metrics_host: str = Field("127.0.0.1", description="Address on which metrics are served")
     sample_ratio: float | None = Field(
         None,
         ge=0,
         le=1,
-        description="Share of sessions whose requests are traced; none: that of the variable "
-        "OTEL_TRACES_SAMPLER_ARG, or all",
+        description="Share of sessions whose requests are traced; none: from the variable "
+        "OTEL_TRACES_SAMPLER_ARG, and all without it",
     )
 
 
@@ -167,8 +167,7 @@ class PastSection(Section):
     every: int = Field(
         20,
         ge=1,
-        description="Optimizer steps from one past version to the next; the initial weights are "
-        "the first",
+        description="Optimizer steps between two past versions; the first has the initial weights",
     )
 
 
@@ -178,29 +177,29 @@ class SharedRunSection(Section):
     model_config = ConfigDict(extra="ignore")
 
     policy: str = Field(
-        "policy", min_length=1, description="Policy that is trained; of several the first"
+        "policy", min_length=1, description="Policy that is trained; with several, the first"
     )
     policies: tuple[str, ...] = Field(
         (),
         description="All policies that are trained on the same sessions, the first one first; "
-        "none: policy alone. `seamlessflow train` fills it in from `policies`",
+        "none: only policy. `seamlessflow train` fills it in from `policies`",
     )
     frozen: dict[str, PastSection | None] = Field(
         default_factory=dict,
-        description="Policies that are served and not trained, each with the past versions that it "
+        description="Policies that are served but not trained, each with the past versions that it "
         "shows, or none. `seamlessflow train` fills it in from `policies`",
     )
     roles: dict[str, str] = Field(
         default_factory=dict,
-        description="agents.roles, which `seamlessflow train` fills in here: each role's policy",
+        description="Each role's policy, which `seamlessflow train` fills in from agents.roles",
     )
-    steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
-    groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
+    steps: int = Field(100, ge=1, description="Optimizer steps after which the run is finished")
+    groups_per_step: int = Field(8, ge=1, description="Groups in each step's batch (B)")
     lag: int = Field(
         1,
         ge=0,
-        description="Optimizer steps that a token's policy version may be behind the one trained "
-        "from; 0: rollout and training take turns",
+        description="How many optimizer steps a token's policy version may be behind the version "
+        "being trained; 0: rollout and training take turns",
     )
 
     @property
@@ -222,27 +221,27 @@ class SharedPacingSection(Section):
     refill: float = Field(
         2,
         ge=0,
-        description="Dropped groups replaced in a step, in batches (k of k x B). Beyond that a "
-        "step is trained with fewer groups, or skipped",
+        description="Dropped groups that are replaced in a step, in batches: k means up to k x B "
+        "groups. Beyond that the step trains fewer groups, or is skipped",
     )
     max_attempts: int = Field(
         2,
         ge=1,
-        description="Attempts at each sample; a group whose samples have all ended or failed so "
-        "often ends at once",
+        description="Attempts at each sample. A group ends at once if each of its samples has "
+        "ended or failed this often",
     )
     extra_groups: float = Field(
         0,
         ge=0,
         description="Groups under way beyond (lag + 1) x B, in batches: 0.5 is half a batch more. "
-        "A step takes the first B that are ready, the others go on over the weight update",
+        "A step takes the first B that are ready; the others go on across the weight update",
     )
 
     redundancy: int = Field(
         0,
         ge=0,
-        description="Samples that each group begins beyond run.group_size. It is complete when "
-        "run.group_size samples have ended well, and the rest are stopped. This favours short "
+        description="Samples that each group begins beyond run.group_size. When run.group_size "
+        "samples have ended well, it is complete and the rest are stopped. This favours short "
         "episodes",
     )
 
@@ -282,13 +281,12 @@ class PassSection(Section):
     model_config = ConfigDict(extra="ignore")
 
     success: float | None = Field(
-        None,
-        description="Least return of a session that passes; none: as in evaluation, and there 1",
+        None, description="Least return to pass; none: as in evaluation, and there 1"
     )
     k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
         None,
-        description="Numbers of sessions that pass@k and pass^k are counted for, at most samples; "
-        "none: as in evaluation, and there 1, 2, 4 and so on",
+        description="Values of k for pass@k and pass^k, at most samples; none: as in evaluation, "
+        "and there 1, 2, 4 and so on",
     )
 
 
@@ -298,8 +296,10 @@ class SharedEvaluationSection(PassSection):
     tasks: Path | None = Field(
         None, description="Tasks, as in pacing.tasks; none, and no sets: no evaluation"
     )
-    split: str = Field("test", description="Name of these tasks in sessions and trajectories")
-    sets: Mapping[str, PassSection] = Field(default_factory=dict, description="Several by name")
+    split: str = Field("test", description="Name for these tasks in sessions and trajectories")
+    sets: Mapping[str, PassSection] = Field(
+        default_factory=dict, description="Several sets by name"
+    )
 
     def passing(self, split: str) -> tuple[float, tuple[int, ...]]:
         """Return the least return that passes in a set, and its k; an empty k means the usual."""

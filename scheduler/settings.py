@@ -40,21 +40,21 @@ class RunSection(SharedRunSection):
     id: str = Field(
         "run",
         pattern=r"^[A-Za-z0-9_-]+$",
-        description="Start of all group and session ids; a new run needs a new one",
+        description="Beginning of all group and session ids; a new run needs a new one",
     )
-    group_size: int = Field(8, ge=1, description="Samples of a group")
+    group_size: int = Field(8, ge=1, description="Samples in a group")
     min_group_size: int | None = Field(
         None,
         ge=1,
-        description="Least samples to train a group at its deadline; none: 2, or 1 for a group of "
-        "one",
+        description="Least samples with which a group is trained at its deadline; none: 2, or 1 if "
+        "groups have one sample",
     )
     turn_limit: int = Field(
         0,
         ge=0,
         lt=2**31,
-        description="Turns that a session may have; later ones are refused; 0: as many as its "
-        "context holds",
+        description="Turns that a session may have; later ones are refused; 0: as many as fit its "
+        "context",
     )
 
     @model_validator(mode="after")
@@ -78,37 +78,36 @@ class SchedulerSection(Section):
     policy: str = Field(
         "multiplexed",
         description="Strategy that gives roles: colocated, disaggregated, multiplexed, "
-        "bidirectional, adaptive, or module:function of your own (docs/scheduling/strategies.md)",
+        "bidirectional, adaptive, or your own module:function (docs/scheduling/strategies.md)",
     )
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
-        {},
-        description="Settings of a strategy of your own, by module:function its keyword arguments",
+        {}, description="Settings for your own strategy: its keyword arguments, by module:function"
     )
     gang_size: int | None = Field(
         None,
         ge=1,
-        description="Devices that train together; none: all that can. For bidirectional and "
-        "adaptive the least number: they take more if that pays; none: one worker",
+        description="Devices that train together; none: all that can. bidirectional and adaptive "
+        "take it as the least number, and take more if that pays; none there: one worker",
     )
     helpers: int = Field(
         0,
         ge=0,
-        description="Further devices that may train if they are predicted to save more time than "
-        "switching costs",
+        description="Further devices that may train, if that is predicted to save more time than "
+        "switching them costs",
     )
     min_dwell_s: float = Field(
-        0.2, ge=0, description="Seconds a worker keeps a role before an optional move"
+        0.2, ge=0, description="Seconds that a worker keeps a role before an optional move"
     )
     heartbeat_timeout_s: float = Field(
-        10, gt=0, description="Seconds without a heartbeat after which a process is lost"
+        10, gt=0, description="Seconds without a heartbeat after which a process counts as lost"
     )
     assignment_timeout_s: float = Field(
         120,
         gt=0,
-        description="Seconds a worker has to acquire rollout, start of the engine included",
+        description="Seconds that a worker has to acquire rollout, including the engine's start",
     )
     gang_timeout_s: float = Field(
-        60, gt=0, description="Seconds a gang has until all its workers have acquired training"
+        60, gt=0, description="Seconds until all workers in a gang must have acquired training"
     )
     stall_s: float = Field(
         300, gt=0, description="Seconds without progress after which ProgressStalled is written"
@@ -116,35 +115,35 @@ class SchedulerSection(Section):
     unread_s: float = Field(
         30,
         gt=0,
-        description="Seconds that records of a topic wait without a reader until ProgressStalled "
-        "is written",
+        description="Seconds that a topic's records may wait unread until ProgressStalled is "
+        "written; for `tasks` with agents, an episode's time is added",
     )
     manager_group: str = Field(
         "trajectory-managers",
-        description="Kafka consumer group of the managers (manager.group), whose lag is watched",
+        description="The managers' Kafka consumer group (manager.group), whose lag is watched",
     )
     agents_group: str = Field(
         "agents",
-        description="Kafka consumer group of the agents (agents.group), whose lag is watched",
+        description="The agents' Kafka consumer group (agents.group), whose lag is watched",
     )
     standby_s: float = Field(
         0,
         ge=0,
-        description="Seconds without a record of the present scheduler before this one takes over "
-        "(more than snapshot_s); 0: take over at once",
+        description="Seconds without a record from the present scheduler after which this one "
+        "takes over (more than snapshot_s); 0: take over at once",
     )
-    snapshot_s: float = Field(5, gt=0, description="Seconds between snapshots of the state")
+    snapshot_s: float = Field(5, gt=0, description="Seconds between two snapshots of the state")
     balance_s: float = Field(
         30,
         gt=0,
-        description="Least seconds that a worker with the tag shared serves a policy; then it may "
-        "go to one whose queued turns need it more",
+        description="Least seconds that a worker with the tag shared serves a policy. Then it may "
+        "move to a policy whose queued turns need it more",
     )
     idle_warning: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="Predicted idle share of devices at which PlanWarning is written",
+        description="Predicted idle share of the devices at which PlanWarning is written",
     )
 
 
@@ -157,12 +156,13 @@ class SourceSection(TaskDataSection):
     """One of several task sets that are trained on together."""
 
     tasks: Path = Field(
-        description="File of tasks in one of the same forms; no other has one of its ids"
+        description="File of tasks, in a form that pacing.tasks takes; no other source may have "
+        "the same ids"
     )
     weight: Weight | Annotated[list[tuple[int, StageWeight]], Field(min_length=1)] = Field(
         1,
-        description="Weight of its groups among the drawn ones, relative to the other sources; or "
-        "a list of [trained step, weight], each from that step on",
+        description="Weight of this source's groups relative to the other sources; or a list of "
+        "[trained step, weight], each valid from that step on",
     )
 
     @model_validator(mode="after")
@@ -185,62 +185,62 @@ class PacingSection(TaskDataSection, SharedPacingSection):
 
     tasks: Path | None = Field(
         None,
-        description="Tasks: a file of JSON lines or a JSON list, CSV, Parquet, a pattern for "
-        "several (*), or a directory of the library datasets; here or by a URL; none: no tasks are "
-        "issued, sessions come from elsewhere",
+        description="Tasks: a file with JSON lines or a JSON list, CSV, Parquet, a pattern for "
+        "several files (*), or a directory from the library datasets; a path or a URL; none: no "
+        "tasks are issued, and sessions come from elsewhere",
     )
     sources: Mapping[SetName, SourceSection] = Field(
         default_factory=dict,
-        description="Several files of tasks by name (the split of their sessions), instead of "
-        "tasks; mixed by weight, each with its own passes and order",
+        description="Several task files by name, instead of tasks; sessions carry the name as "
+        "their split. They are mixed by weight, each with its own passes and order",
     )
     split: str = Field(
         "train",
-        description="Name of the task set in sessions and trajectories; with sources it names "
-        "only the forks",
+        description="The task set's name in sessions and trajectories; with sources, only the "
+        "forks' name",
     )
     seed: int = Field(
-        0, description="Seed of the order of tasks, which differs in each pass over them"
+        0, description="Seed for the task order, which differs in each pass over the tasks"
     )
     shuffle: bool = Field(True, description="Draw tasks in random order")
     sampler: SamplerSection = Field(default_factory=SamplerSection)
     terms: TermsSection = Field(default_factory=TermsSection)
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
         {},
-        description="Settings of a sampler or of terms of your own, by module:function its keyword "
-        "arguments",
+        description="Settings for your own sampler or terms: their keyword arguments, by "
+        "module:function",
     )
     forks: Path | None = Field(
         None,
-        description="File of forked sessions, as `seamlessflow replay fork` writes it: groups that "
-        "begin in the middle of a recorded session",
+        description="File with forked sessions, as `seamlessflow replay fork` writes it. Its "
+        "groups begin in the middle of a recorded session",
     )
     fork_share: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="Share of the drawn groups that are such forks, spread evenly; 1 if there are "
-        "no other tasks",
+        description="Share of drawn groups that come from forks, spread evenly; 1 if there are no "
+        "other tasks",
     )
     forks_live: float = Field(
         0,
         ge=0,
         lt=1,
-        description="Largest share of samples that go on from ended sessions of this run, from "
-        "turns at which the outcome may turn (docs/scheduling/live-forks.md). The agent must "
-        "declare agents.forks; 0: none do",
+        description="Largest share of samples that go on from this run's ended sessions, at turns "
+        "where the outcome may change (docs/scheduling/live-forks.md). The agent must declare "
+        "agents.forks; 0: none",
     )
     forks_predict: UserFunctionName | None = Field(
         None,
-        description="forks_live: module:function that returns the chance that a session passes "
-        "which goes on from a turn; none: the rate of passes of its task",
+        description="forks_live: module:function that returns the chance to pass for a session "
+        "that goes on from a turn; none: the task's pass rate",
     )
     task_timeout_s: float = Field(600, gt=0, description="Seconds after which an agent is stopped")
     task_grace_s: float = Field(
         30,
         ge=0,
-        description="Seconds to wait for the trajectory of a stopped agent before its sample is "
-        "issued again",
+        description="Seconds to wait for a stopped agent's trajectory before its sample is issued "
+        "again",
     )
     group_timeout_s: float = Field(
         1800, gt=0, description="Seconds after which a group ends with the samples it has"
@@ -299,12 +299,16 @@ class EvaluationSetSection(TaskDataSection, PassSection):
 
     model_config = ConfigDict(extra="forbid")
 
-    tasks: Path = Field(description="File of tasks in one of the same forms")
-    every: int | None = Field(None, ge=1, description="Trained optimizer steps between its rounds")
-    samples: int | None = Field(None, ge=1, description="Samples of each task")
-    pinned: bool | None = Field(None, description="As evaluation.pinned, for this set")
+    tasks: Path = Field(description="File of tasks, in a form that pacing.tasks takes")
+    every: int | None = Field(
+        None, ge=1, description="Trained optimizer steps between its rounds; none: evaluation.every"
+    )
+    samples: int | None = Field(
+        None, ge=1, description="Samples for each task; none: as evaluation.samples"
+    )
+    pinned: bool | None = Field(None, description="Like evaluation.pinned, for this set")
     sampling: SamplingSection | None = Field(
-        None, description="As evaluation.sampling, for this set; replaces all of that section"
+        None, description="Like evaluation.sampling, for this set; it replaces that whole section"
     )
 
 
@@ -324,20 +328,20 @@ class EvaluationSection(TaskDataSection, SharedEvaluationSection):
 
     sets: Mapping[SetName, EvaluationSetSection] = Field(
         default_factory=dict,
-        description="Several evaluation sets by name (the split of their sessions), instead of "
-        "tasks; each with its own rounds",
+        description="Several evaluation sets by name, instead of tasks; sessions carry the name as "
+        "their split. Each has its own rounds",
     )
     every: int = Field(
         10,
         ge=1,
-        description="Trained optimizer steps from one evaluation to the next; the weights of the "
-        "start and of the end are always evaluated",
+        description="Trained optimizer steps between two evaluations; the first and last weights "
+        "are always evaluated",
     )
-    samples: int = Field(1, ge=1, description="Samples of each task")
+    samples: int = Field(1, ge=1, description="Samples for each task")
     pinned: bool = Field(
         False,
-        description="Require that every token comes from the evaluated version; other workers "
-        "load newer versions, so only for a worker that stays with it",
+        description="Require that every token comes from the evaluated version. Other workers load "
+        "newer versions, so this needs a worker that keeps it",
     )
     sampling: SamplingSection = Field(
         default_factory=SamplingSection,

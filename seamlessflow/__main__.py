@@ -85,7 +85,9 @@ app.add_typer(dead_letters.app, name="dlq")
 
 @app.callback(invoke_without_command=True)
 def options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version, and exit.")
+    ] = False,
 ) -> None:
     """Reinforcement learning for LLM agents over Apache Kafka."""
     if version:
@@ -94,8 +96,8 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; print an error of this project, and end with its status."""
-    for number in ending_signals():  # until a command has handlers of its own
+    """Run the command line; print this project's errors, and end with their status."""
+    for number in ending_signals():  # until a command installs its own handlers
         signal.signal(number, _interrupt)
     guard_outputs()
     try:

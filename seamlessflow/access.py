@@ -1,6 +1,6 @@
 """Kafka permissions that each kind of process needs, and commands that grant them. Pure.
 
-`tests/e2e/runs/test_access.py` runs every kind of process as a user with these permissions alone.
+`tests/e2e/runs/test_access.py` runs every kind of process as a user with only these permissions.
 """
 
 import shlex
@@ -35,37 +35,37 @@ TRAINING = "training"
 OBSERVER = "observer"
 
 RUN_GROUP = "run"
-"""Group whose only member is a run's command."""
+"""Consumer group whose only member is a run's command."""
 _LOOKUPS = ("bounds", "reading")
-"""Groups named by clients that look up the bounds of partitions, and that read a whole topic."""
+"""Consumer groups named by clients that look up partition bounds, or that read a whole topic."""
 
 _Rule = tuple[Resource, tuple[str, ...], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Topics and groups that one kind of process uses, by names without prefix."""
+    """Topics and consumer groups that one kind of process uses; their names lack the prefix."""
 
     reads: tuple[Topic, ...] = ()
     writes: tuple[Topic, ...] = ()
     buries: tuple[Topic, ...] = ()
-    """Topics whose garbage it moves to the dead letters, which it reads to write none twice."""
+    """Topics whose garbage becomes dead letters, which it reads to write none twice."""
     describes: tuple[Topic, ...] = ()
-    """Topics of which it only asks the number of partitions."""
+    """Topics of which it only asks how many partitions there are."""
     inspects: tuple[Topic, ...] = ()
     """Topics whose records, dead letters and configuration it reads."""
     joins: tuple[str, ...] = ()
-    """Consumer groups of which it is a member."""
+    """Consumer groups that it joins."""
     looks_up: tuple[str, ...] = ()
     """Consumer groups whose offsets it reads without being a member."""
     names: tuple[str, ...] = ()
-    """Beginnings of the group names that its readers without a group must have."""
+    """Prefixes for the group names that its readers must have even if they join no group."""
     transactions: str = ""
-    """Beginning of its transactional ids; empty if it has none."""
+    """Prefix of its transactional ids; empty if it has none."""
 
 
 def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[str, Access]:
-    """Return the access of each kind of process, with the settings' consumer groups."""
+    """Return what each kind of process may use; the arguments are the settings' consumer groups."""
     return {
         GATEWAY: Access(
             reads=(REPLIES,), writes=(REQUESTS, FLEET), buries=(REPLIES,), names=("gateway-",)
@@ -110,7 +110,7 @@ def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[
 
 
 def _of_user_code(agents_group: str, rewards_group: str) -> Mapping[str, Access]:
-    """Return the access of the processes that run agents and judges."""
+    """Return what the processes that run agents and judges may use."""
     return {
         AGENTS: Access(
             reads=(TASKS, CONTROL, FLEET),
@@ -134,7 +134,7 @@ def permissions(access: Access, prefix: str) -> list[Permission]:
 
 
 def acl_commands(servers: str, user: str, permissions: Iterable[Permission]) -> Iterator[str]:
-    """Yield a line for all resources of one kind that have the same operations."""
+    """Yield `kafka-acls.sh` lines, one for all resources of a kind with the same operations."""
     operations: defaultdict[tuple[Resource, str, bool], list[str]] = defaultdict(list)
     for permission in permissions:
         operations[permission.resource, permission.name, permission.begins].append(
@@ -172,7 +172,7 @@ def _of_topics(access: Access, prefix: str) -> Iterator[Permission]:
 def _of_groups(access: Access, prefix: str) -> Iterator[Permission]:
     for group in access.joins:
         yield Permission(Resource.GROUP, prefix + group, Operation.READ)
-        # A group of its own tells which protocol the cluster has (`infra/kafka/start/group.py`).
+        # A probe group shows which group protocol the cluster has (`infra/kafka/start/group.py`).
         yield Permission(Resource.GROUP, f"{prefix}{group}.protocol-", Operation.READ, True)
     for group in (*access.looks_up, *_LOOKUPS):
         yield Permission(Resource.GROUP, prefix + group, Operation.DESCRIBE)

@@ -1,8 +1,9 @@
 """A whole run's configuration; the settings of every process follow from it.
 
-Its sections are the settings of the processes, under the same names. `run.lag` in the file is what
-`SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.
-Importable without torch, Kafka or renderers. `processes/specs.py` makes environments of it.
+Its sections are the processes' settings, under the same names. For example, `run.lag` in the file
+sets what `SEAMLESSFLOW_RUN__LAG` sets for the trainer process. Environment variables override the
+file. Importable without torch, Kafka or renderers. `processes/specs.py` turns it into process
+environments.
 """
 
 import re
@@ -44,45 +45,45 @@ from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection
 
 _NODE_NAME = r"^[A-Za-z0-9_.-]*$"
-"""Pattern of a node's name; empty stands for the head."""
+"""Pattern for a node's name; an empty name stands for the head."""
 
 _INVENTED = "invented."
-"""Begins a secret that the configuration chose."""
+"""Prefix of a secret that the configuration chose itself."""
 _POLICY_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class WorkerSection(Section):
-    """A worker of the run: devices of one machine, with a rollout process, a training process, or
-    both.
-    """
+    """A worker: one machine's devices, with a rollout process, a training process, or both."""
 
-    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
+    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="The worker's id")
     tags: WorkerTags = Field(
         ("rollout",),
         min_length=1,
-        description="Roles it can take (rollout, train), and tags that describe it. Agents may "
-        "ask for these: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the "
-        "form",
+        description="Roles that the worker can take (rollout, train), and tags that describe it. "
+        "Agents may ask for these: prefill, decode, reward, env, hw:NAME, precision:NAME, or "
+        "others like them",
     )
     device: str | None = Field(
         None,
-        description="Device of both its processes, such as cuda:1 or auto; if not set, those of "
+        description="Device for both its processes, such as cuda:1 or auto; if not set, as in "
         "rollout.torch and trainer",
     )
     devices: tuple[NonNegativeInt, ...] = Field(
         (),
-        description="Numbers of its devices, if it is several: [0, 1, 2, 3]; device then names "
-        "only their kind. A vLLM engine shares each pass among them; each is a rank of the gang",
+        description="Numbers of its devices, if it has several: [0, 1, 2, 3]; device then names "
+        "only their kind. A vLLM engine shares each pass among them; in a gang each is a rank",
     )
     policy: str = Field(
-        "", description="Policy that it rolls out and trains, of several; empty: run.policy"
+        "",
+        description="With several policies, the one that it rolls out and trains; empty: "
+        "run.policy",
     )
     node: str = Field(
-        "", pattern=_NODE_NAME, description="Node (host) that it is on; empty: that of the gateway"
+        "", pattern=_NODE_NAME, description="Node (host) that it is on; empty: the gateway's node"
     )
     environment: dict[str, str] = Field(
         default_factory=dict,
-        description="More environment variables of its processes, such as CUDA_VISIBLE_DEVICES",
+        description="More environment variables for its processes, such as CUDA_VISIBLE_DEVICES",
     )
 
     @field_validator("devices")
@@ -94,19 +95,19 @@ class WorkerSection(Section):
 
     @property
     def shared(self) -> bool:
-        """True if it rolls out for whichever policy of the run has most to do."""
+        """True if it rolls out for whichever policy has most to do."""
         return SHARED in self.tags
 
     @property
     def device_count(self) -> int:
-        """Number of its devices."""
+        """Device count."""
         return max(1, len(self.devices))
 
 
 class BrokerSection(Section):
     """The embedded Kafka; not used if `kafka` names another."""
 
-    heap_mb: int = Field(384, ge=128, description="Most memory of its Java heap, in MiB")
+    heap_mb: int = Field(384, ge=128, description="Most memory for its Java heap, in MiB")
 
 
 class RestartsSection(Section):
@@ -115,16 +116,18 @@ class RestartsSection(Section):
     most: int = Field(
         5,
         ge=0,
-        description="Most restarts of a process in within_s; one more end of it ends the run. 0: "
-        "any process that ends by itself ends the run",
+        description="Most restarts of a process in within_s; if it ends once more, the run ends. "
+        "0: the run ends if any process ends by itself",
     )
-    within_s: float = Field(600, gt=0, description="Seconds in which restarts are counted")
+    within_s: float = Field(
+        600, gt=0, description="Period over which restarts are counted, in seconds"
+    )
     pause_s: float = Field(
         1,
         ge=0,
         description="Seconds before the first restart; each further pause is twice as long",
     )
-    longest_pause_s: float = Field(30, ge=0, description="Longest of these pauses, in seconds")
+    longest_pause_s: float = Field(30, ge=0, description="Longest such pause, in seconds")
     frozen_s: float = Field(
         60,
         ge=0,
@@ -134,8 +137,8 @@ class RestartsSection(Section):
     free_mb: float = Field(
         64,
         ge=0,
-        description="MiB that must be free on the disk of a process's log before it starts again. "
-        "Until then it waits, without a limit",
+        description="MiB that must be free on the disk with a process's log before it is started "
+        "again. Until then it waits, without a limit",
     )
 
 
@@ -162,8 +165,8 @@ class RunConfig(BaseSettings):
     node: str = Field(
         "",
         pattern=_NODE_NAME,
-        description="Node (host) of gateway, manager, scheduler and agents, and of workers that "
-        "name none; empty: the first that a worker names",
+        description="Node (host) for gateway, manager, scheduler and agents, and for workers that "
+        "name none; empty: the first node that a worker names",
     )
     policy: PolicySection = Field(
         default_factory=PolicySection, description="The initial model and how it is sampled"
@@ -171,16 +174,16 @@ class RunConfig(BaseSettings):
     policies: dict[str, FurtherPolicySection] = Field(
         default_factory=dict,
         description="Further policies by name, each with its own workers (workers[].policy) and "
-        "the modules that it answers (agents.modules); run.policy is the first",
+        "the modules that it answers (agents.modules); run.policy comes first",
     )
     run: RunSection = Field(
-        default_factory=RunSection, description="Length and size of the training"
+        default_factory=RunSection, description="How long and how large the training is"
     )
     pacing: PacingSection = Field(
         default_factory=PacingSection, description="The tasks, and when they are issued"
     )
     evaluation: EvaluationSection = Field(
-        default_factory=EvaluationSection, description="Tasks for evaluation only"
+        default_factory=EvaluationSection, description="Tasks that are only evaluated"
     )
     agents: AgentsSection = Field(
         default_factory=AgentsSection, description="The agent and its reward"
@@ -196,7 +199,8 @@ class RunConfig(BaseSettings):
         default_factory=SchedulerSection, description="How roles are assigned to workers"
     )
     rewards: RewardsSection = Field(
-        default_factory=RewardsSection, description="Judges that reward sessions off their path"
+        default_factory=RewardsSection,
+        description="Judges that reward sessions apart from their agents",
     )
     manager: ManagerSection = Field(
         default_factory=ManagerSection, description="The trajectory manager"
@@ -207,7 +211,7 @@ class RunConfig(BaseSettings):
     )
     weights: WeightsSection = Field(
         default_factory=WeightsSection,
-        description="How published weights come to hosts that do not share a directory",
+        description="How published weights reach hosts that do not share a directory",
     )
     broker: BrokerSection = Field(default_factory=BrokerSection, description="The embedded Kafka")
     kafka: KafkaSettings | None = Field(
@@ -218,7 +222,7 @@ class RunConfig(BaseSettings):
     )
     restarts: RestartsSection = Field(
         default_factory=RestartsSection,
-        description="When a process that ended by itself, or stands still, is started again",
+        description="When a process that ended by itself, or hangs, is started again",
     )
     device_model: DeviceModelSection = Field(
         default_factory=DeviceModelSection,
@@ -237,7 +241,7 @@ class RunConfig(BaseSettings):
     start_timeout_s: float = Field(
         180,
         gt=0,
-        description="Seconds in which the embedded Kafka, then all processes, must be ready",
+        description="Seconds within which the embedded Kafka, then all processes, must be ready",
     )
 
     @field_validator("start_timeout_s", mode="before")
@@ -268,7 +272,7 @@ class RunConfig(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what is given alone: `config_file.py` puts environment variables over the file."""
+        """Read only passed values: `config_file.py` puts environment variables over the file."""
         return (init_settings,)
 
     @model_validator(mode="after")
@@ -330,13 +334,13 @@ class RunConfig(BaseSettings):
 
     @property
     def trained(self) -> tuple[str, ...]:
-        """Names of the policies that are trained, the first one first."""
+        """Names of the trained policies; `run.policy` comes first."""
         further = (name for name, section in self.policies.items() if section.frozen is None)
         return (self.run.policy, *further)
 
     @property
     def frozen(self) -> dict[str, PastSection | None]:
-        """Policies that are not trained, each with the past versions that it shows, or None."""
+        """Frozen policies by name, each with the past versions that it shows, or None."""
         return {
             name: section.frozen if isinstance(section.frozen, PastSection) else None
             for name, section in self.policies.items()
@@ -345,12 +349,12 @@ class RunConfig(BaseSettings):
 
     @property
     def head(self) -> str:
-        """Name of the node of gateway, manager, scheduler and agents; empty if none is named."""
+        """Node that hosts gateway, manager, scheduler and agents; empty if no node is named."""
         return self.node or next((worker.node for worker in self.workers if worker.node), "")
 
     @property
     def nodes(self) -> Mapping[str, tuple[WorkerSection, ...]]:
-        """Workers by the name of their node, the head first, which may have none."""
+        """Workers by node name, the head first; the head may have no workers."""
         workers: dict[str, tuple[WorkerSection, ...]] = {self.head: ()}
         for worker in self.workers:
             name = worker.node or self.head
@@ -359,7 +363,7 @@ class RunConfig(BaseSettings):
 
     @property
     def secret_invented(self) -> bool:
-        """True if the gateway's secret was set nowhere, so that each reading has another."""
+        """True if no gateway secret is set, so that each reading of the file chooses a new one."""
         return self.gateway.secret.get_secret_value().startswith(_INVENTED)
 
     @property

@@ -1,8 +1,8 @@
-"""A run configuration's reading: a YAML or TOML file, under environment variables.
+"""Reader for a run's configuration: a YAML or TOML file, with environment variables over it.
 
-All faults are found at once. A wrong setting is left out, and the rest is read with that setting's
-default. So a `Reading` has a configuration to check further even if some of it is wrong. Paths and
-sections that no file system and no process takes are faults, too.
+All faults are found at once. A wrong setting is left out, and its default takes its place. So a
+`Reading` has a configuration to check further even if some settings are wrong. Paths that no file
+system takes are faults too, and so are sections that are too large for a process.
 """
 
 import json
@@ -38,7 +38,7 @@ from seamlessflow.read_paths import LISTED, found_beside, is_listed, replaced, s
 from seamlessflow.scheduler.tasks.prepared.source import SourceRejected
 
 Check = Callable[[RunConfig], Iterable[Fault]]
-"""Finds what is wrong with a configuration whose values are right in themselves."""
+"""Finds what is wrong with a configuration whose values are right one by one."""
 
 Fill = Callable[[RunConfig], RunConfig]
 """Adds the defaults that follow from devices."""
@@ -51,18 +51,18 @@ _MOST_SHOWN = 50
 """Most lines about wrong settings that are printed."""
 _LONGEST_PATH = 4095
 _LONGEST_NAME = 255
-"""Most bytes of a path, and of a name in it, on Linux."""
+"""Longest path, and longest name in it, that Linux takes, in bytes."""
 _LARGEST_SECTION = 120_000
-"""Most bytes of a section as a process gets it: Linux takes 131,071 for a variable and its name."""
+"""Most bytes in a section's environment variable: Linux takes 131,071, with the variable's name."""
 
 
 def every_task(_: RunConfig) -> Collection[str]:
-    """Return the sections of all tasks."""
+    """Return every section that names tasks."""
     return ("pacing", "evaluation")
 
 
 def evaluated(_: RunConfig) -> Collection[str]:
-    """Return the section of tasks that are evaluated on."""
+    """Return the section that names tasks for evaluation."""
     return ("evaluation",)
 
 
@@ -84,7 +84,7 @@ class ConfigRejected(SeamlessFlowError):
 
 
 class FileRejected(SeamlessFlowError):
-    """A file of a run configuration cannot be read."""
+    """A run configuration's file cannot be read."""
 
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
@@ -99,14 +99,14 @@ class Reading:
     config: RunConfig | None
     lines: list[str]
     sections: dict[str, Any]
-    """The file's sections, under the environment, without wrong settings."""
+    """The file's sections with environment variables over them, without wrong settings."""
     left_out: list[SettingPath] = field(default_factory=list)
     """Wrong settings that were left out; they may cause faults that are found later."""
     searched: Mapping[SettingPath, str] = field(default_factory=dict)
-    """Places that were searched for each missing path."""
+    """For each missing path, the places that were searched."""
 
     def add(self, additions: Iterable[Fault]) -> None:
-        """Add the lines of faults, except for those that may follow from what was left out."""
+        """Add a line for each fault, except faults that may follow from a setting left out."""
         self.lines += [self._line(fault) for fault in additions if not self._follows(fault)]
 
     def _line(self, fault: Fault) -> str:
@@ -126,12 +126,11 @@ def load(
     fetched: Fetched = Fetched.ALL,
     read_tasks: ReadTasks = every_task,
 ) -> RunConfig:
-    """Return the configuration of a YAML or TOML file, filled with `fill`, checked with `check`.
+    """Return the configuration in a YAML or TOML file, filled by `fill` and checked by `check`.
 
-    Relative paths of files to read are looked for beside the configuration file, then in the
-    working directory. Paths of files to write are relative to the working directory. Of the models
-    that a hub names, the files `fetched` are fetched. Tasks are prepared for
-    `read_tasks`. Raises
+    Relative paths to read are looked for beside the configuration file, then in the working
+    directory. Paths to write are relative to the working directory. `fetched` says which files of a
+    hub's models are fetched. Tasks are prepared in the sections that `read_tasks` returns. Raises
     `FileRejected`, or `ConfigRejected` with all that is wrong.
     """
     return parse(sections_of(path), path, check, fill, fetched, read_tasks)
@@ -167,7 +166,7 @@ def parse(
 
 
 def read(values: Mapping[str, Any]) -> Reading:
-    """Return what can be read of the values, under the environment."""
+    """Return what can be read from the values, with environment variables over them."""
     # A misspelt variable would be ignored in silence.
     lines = [line.strip() for line in unread()]
     variables, wrong = from_environment(RunConfig, os.environ)
@@ -189,9 +188,9 @@ def read(values: Mapping[str, Any]) -> Reading:
 
 
 def _fetch_models(reading: Reading, fetched: Fetched) -> None:
-    """Put directories in the places of the models that a hub names.
+    """Replace each hub model's name by the directory with its files.
 
-    Once a setting is wrong, nothing more is fetched: it is only asked if it could be.
+    Once a setting is wrong, nothing more is fetched: each model is only checked to be fetchable.
     """
     for path, model in list(hub_models(reading.sections)):
         directory = None
@@ -207,7 +206,7 @@ def _fetch_models(reading: Reading, fetched: Fetched) -> None:
 
 
 def _prepare_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
-    """Put files of JSON lines in the places of tasks that are none.
+    """Replace tasks in any other form by files of JSON lines.
 
     Once a setting is wrong, nothing more is prepared.
     """
@@ -230,10 +229,10 @@ def _prepare_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
 
 
 def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
-    """Put files in the places of tasks that an environment lists.
+    """Replace each text `environment:...` by a file with the tasks that the environment lists.
 
-    They are its agent's tasks where no others are named. Once a setting is wrong, nothing more is
-    listed.
+    If `agents.environment` is set and no tasks are named, all its tasks are taken. Once a setting
+    is wrong, nothing more is listed.
     """
     config = reading.config
     if config is None:
@@ -265,7 +264,7 @@ def as_written(path: SettingPath) -> str:
 
 
 def sections_of(path: Path) -> Mapping[str, Any]:
-    """Return the sections of a YAML or TOML file; what they read is looked for beside it.
+    """Return the sections in a YAML or TOML file; paths to read lead beside it if they exist there.
 
     Raises `FileRejected`.
     """

@@ -25,13 +25,13 @@ CAPACITY_OF_GPU = 256
 _AGENTS_A_TURN = 2
 """Agents for each turn that can be sampled: half of them wait for a tool."""
 _MOST_AGENTS = 1024
-"""Agents that one process and its event loop play without being the slowest part."""
+"""Most agents that one process and its event loop play without being the slowest part."""
 
 
 def by_this_machine(config: RunConfig) -> RunConfig:
     """Return the configuration with the defaults for this machine's devices.
 
-    Other drivers than NVIDIA's do not say how many GPUs there are: theirs need the settings.
+    Only NVIDIA's driver says how many GPUs there are: for other GPUs, the user sets these settings.
     """
     gpus = this_machine().gpus or 0
     return with_defaults(config, gpus, gpus > 0 and is_cpu_build(config.rollout.vllm.python))
@@ -43,17 +43,15 @@ def by_modelled_devices(config: RunConfig) -> RunConfig:
 
 
 def by_named_devices(config: RunConfig) -> RunConfig:
-    """Return the configuration with the defaults for GPUs if workers name devices: a cluster's pods
-    ask for these.
-    """
+    """Return the configuration with the GPU defaults if workers name devices for their pods."""
     named = any(worker.devices for worker in config.workers)
     return with_defaults(config, None if named else 0)
 
 
 def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) -> RunConfig:
-    """Return the configuration with the defaults for so many GPUs, None: as many as it takes.
+    """Return the configuration with the defaults for a number of GPUs; None: as many as it takes.
 
-    `cpu_build`: the server's Python has a vLLM that is built for a CPU.
+    `cpu_build`: the vLLM in the server's Python is built for a CPU.
     """
     rollout = config.rollout
     if rollout.engine == "vllm":
@@ -65,7 +63,7 @@ def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) 
     if _samples_on_gpu(config, gpus):
         rollout = _filled(rollout, capacity=CAPACITY_OF_GPU)
         config = config.model_copy(update={"rollout": rollout})
-    if config.agents.callable:  # a program is a process of its own, which takes host memory
+    if config.agents.callable:  # each program is a separate process, which takes host memory
         agents = _filled(config.agents, concurrency=_agents(config))
         config = config.model_copy(update={"agents": agents})
     if rollout.engine == "torch":
@@ -76,14 +74,14 @@ def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) 
 
 
 def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> bool:
-    """Return whether a worker's devices are GPUs; gpus: as many as there are, None if unknown."""
+    """Return whether a worker's devices are GPUs; gpus: how many there are, None if unknown."""
     if "train" in worker.tags:
         return _is_gpu(worker.device or config.trainer.device, gpus)
     return _engine_on_gpu(config, worker, gpus)
 
 
 def in_words(config: RunConfig, gpus: int) -> str:
-    """Return a line about the settings in force whose defaults follow from the devices."""
+    """Return a line with the effective settings whose defaults follow from the devices."""
     rollout = config.rollout
     engine = f"{config.rollout.engine} engine"
     setting = {"torch": "rollout.torch.device", "vllm": "rollout.vllm.gpu"}.get(rollout.engine)
@@ -97,7 +95,7 @@ def in_words(config: RunConfig, gpus: int) -> str:
 
 
 def is_cpu_build(python: Path) -> bool:
-    """Return whether the environment of a Python has a vLLM that is built for a CPU."""
+    """Return whether a Python's environment has a vLLM that is built for a CPU."""
     packages = python.parent.parent / "lib"
     return any(
         any(packages.glob(f"python*/site-packages/{name}.dist-info"))
@@ -106,7 +104,7 @@ def is_cpu_build(python: Path) -> bool:
 
 
 def _server(config: RunConfig, gpu: bool) -> VllmSection:
-    """Return the settings of the vLLM server of a machine with GPUs that it can use, or without."""
+    """Return the vLLM server's settings; `gpu`: the machine has GPUs that the server can use."""
     server = config.rollout.vllm
     named_cpu = any((worker.device or "").startswith("cpu") for worker in _sampling(config))
     if server.url is None and not named_cpu:
@@ -115,9 +113,9 @@ def _server(config: RunConfig, gpu: bool) -> VllmSection:
 
 
 def _patient(config: RunConfig) -> RunConfig:
-    """Return the configuration with limits that leave a server its time to start.
+    """Return the configuration with time limits that are long enough for a server to start.
 
-    It loads a model and compiles it, which may take minutes.
+    A server loads a model and compiles it, which may take minutes.
     """
     start_s = config.rollout.vllm.start_timeout_s
     assignment_s = start_s + SchedulerSection().assignment_timeout_s
@@ -148,12 +146,12 @@ def _trains_on_cpu(config: RunConfig, gpus: int | None) -> bool:
 
 
 def _small_passes(config: RunConfig) -> TrainerSection:
-    """Return the settings of training with micro-batches that take little memory."""
+    """Return the trainer's settings with micro-batches that take little memory."""
     trainer = config.trainer
     try:
         shape = read_shape(config.policy.model)
     except (OSError, ShapeUnknown):
-        return trainer  # it may be made later; what is wrong with it is told by others
+        return trainer  # the model may be made later; other checks report what is wrong with it
     tokens = fitting_tokens(shape, trainer, config.policy.max_context)
     return _filled(trainer, micro_batch_tokens=tokens)
 
@@ -167,23 +165,24 @@ def _sampling(config: RunConfig) -> list[WorkerSection]:
 
 
 def _turns_on_cpu(config: RunConfig) -> int:
-    """Return a worker's part of a step's sessions: the more rows a pass has, the less each costs.
+    """Return how many turns a worker samples at once on a CPU: its share of a step's sessions.
 
-    At least the section's default, at most as many as on a GPU.
+    The more rows a pass has, the less each costs. The number is at least the section's default, and
+    at most a GPU's.
     """
     turns = math.ceil(_sessions(config, 1) / max(1, len(_sampling(config))))
     return max(RolloutSection().capacity, min(turns, CAPACITY_OF_GPU))
 
 
 def _sessions(config: RunConfig, steps: int) -> int:
-    """Return the most sessions that are under way for so many steps."""
+    """Return the most sessions that can be under way during `steps` steps."""
     per_step = config.run.groups_per_step
     groups = steps * per_step + config.pacing.extra_count(per_step)
     return groups * (config.run.group_size + config.pacing.redundancy)
 
 
 def _agents(config: RunConfig) -> int:
-    """Return as many agents as sessions can be under way, and as the engines have turns for."""
+    """Return how many agents play: no more than there are sessions, or turns for them to sample."""
     sessions = _sessions(config, config.run.lag + 1)
     turns = config.rollout.capacity * len(_sampling(config))
     least = AgentsSection().concurrency

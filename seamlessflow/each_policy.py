@@ -1,9 +1,9 @@
-"""A run's configuration as each of its policies has it. Pure.
+"""A run's configuration, as each policy has it. Pure.
 
-A further policy has the workers that name it, and directories of its own. Its sections `policy` and
-`trainer` are the run's, with its own settings over them. Evaluations are the first policy's. A
-frozen policy has the model that it names. If it shows past versions, its section `policy` is that
-of the policy whose versions they are.
+A further policy has the workers that name it, and its own directories. Its sections `policy` and
+`trainer` are the run's, with its own settings over them. Only the first policy has evaluations. A
+frozen policy has the model that it names. If it shows another policy's past versions, it has that
+policy's section `policy`.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=Section)
 
 
 def each_policy(config: RunConfig) -> list[RunConfig]:
-    """Return the configuration once for each policy that is trained, the first one first."""
+    """Return the configuration once for each trained policy, the first one first."""
     return [_of_policy(config, name) for name in config.trained] if config.policies else [config]
 
 
@@ -30,18 +30,18 @@ def each_served(config: RunConfig) -> list[RunConfig]:
 
 
 def each_frozen(config: RunConfig) -> list[RunConfig]:
-    """Return the configuration once for each policy that is served and not trained."""
+    """Return the configuration once for each frozen policy."""
     return [_of_policy(config, name) for name in config.frozen]
 
 
 def sections_path(policy_config: RunConfig) -> SettingPath:
-    """Return the place of a policy's sections in the file; empty for the first policy."""
+    """Return the path to a policy's sections in the file; empty for the first policy."""
     run = policy_config.run
     return () if run.policy == run.all_policies[0] else ("policies", run.policy)
 
 
 def left_out(config: RunConfig) -> str:
-    """Return a notice of what a simulation leaves out: other policies, roles; empty for none."""
+    """Return a notice of what a simulation leaves out (other policies, roles); empty for none."""
     notices = []
     if config.policies:
         others = ", ".join(config.policies)
@@ -52,7 +52,7 @@ def left_out(config: RunConfig) -> str:
 
 
 def sharing_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if shared workers are fewer than the policies that need one for good."""
+    """Yield a fault if there are fewer shared workers than policies without their own worker."""
     shared = [worker.id for worker in config.workers if worker.shared]
     lacking = [
         policy_config.run.policy
@@ -100,7 +100,7 @@ def _of_policy(config: RunConfig, name: str) -> RunConfig:
 
 
 def _sampled(config: RunConfig, section: FurtherPolicySection) -> PolicySection:
-    """Return the model of a further policy and how it is sampled."""
+    """Return a further policy's model and how it is sampled."""
     frozen = section.frozen
     if isinstance(frozen, PastSection):
         shown = config.policies.get(frozen.policy)
@@ -110,7 +110,7 @@ def _sampled(config: RunConfig, section: FurtherPolicySection) -> PolicySection:
 
 
 def _with(section: S, changes: S) -> S:
-    """Return a section with the settings of another one that were given, at any depth."""
+    """Return a section with each setting that `changes` sets, at any depth."""
     values = {name: getattr(changes, name) for name in changes.model_fields_set}
     merged = {
         name: _with(getattr(section, name), value) if isinstance(value, Section) else value

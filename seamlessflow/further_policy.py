@@ -1,7 +1,7 @@
 """Settings of a run's further policies, beside the first one. Importable without torch.
 
-Each has workers of its own, or shared ones. It is trained by a trainer of its own, or frozen: then
-workers serve it, and no trainer changes it.
+Each has its own workers, or shared ones. It is trained by its own trainer, or frozen: then workers
+serve it, and no trainer changes it.
 """
 
 from collections.abc import Mapping
@@ -22,26 +22,25 @@ def _kind(value: object) -> str:
 FrozenWeights = Annotated[
     Annotated[Path, Tag("directory")] | Annotated[PastSection, Tag("past")], Discriminator(_kind)
 ]
-"""Model of a policy that no trainer changes: a directory, or past versions of another policy."""
+"""A frozen policy's model: a directory, or another policy's past versions."""
 
 
 class FurtherPolicySection(Section):
-    """A further policy that answers in the same sessions: trained by a trainer of its own, or
-    frozen, which no trainer changes.
+    """A further policy that answers in the same sessions: trained by its own trainer, or frozen.
 
-    Its sections say only what differs from those of the run.
+    No trainer changes a frozen policy. Its sections say only what differs from the run's.
     """
 
     frozen: FrozenWeights | None = Field(
         None,
-        description="Directory of a model that is served and not trained, or `{of: POLICY, every: "
-        "20}` for past versions of a policy of the run; none: it is trained",
+        description="Directory with a model that is served and not trained, or `{of: POLICY, "
+        "every: 20}` for past versions of one of the run's policies; none: it is trained",
     )
     policy: PolicySection = Field(
-        default_factory=PolicySection, description="What differs from the section policy"
+        default_factory=PolicySection, description="Settings that differ from the section policy"
     )
     trainer: TrainerSection = Field(
-        default_factory=TrainerSection, description="What differs from the section trainer"
+        default_factory=TrainerSection, description="Settings that differ from the section trainer"
     )
 
     @model_validator(mode="after")

@@ -1,8 +1,8 @@
 """Tasks that an environment package lists, as a file of JSON lines in the run's directory.
 
-`environment:` stands for them where settings name a file of tasks. Behind it may be settings in
-place of those of `agents.settings`, as in `environment:seed=7&size=50`. The file is named by all
-that it follows from, so a run that is resumed reads the same one.
+A setting that names a task file may say `environment:` instead. Settings behind that word replace
+those in `agents.settings`, for example `environment:seed=7&size=50`. The file's name has a digest
+of everything that decides the tasks, so a resumed run reads the same file.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.read_paths import LISTED
 
 FOLDER = "listed_tasks"
-"""Folder of the run's directory with the files."""
+"""Folder for the files, in the run's directory."""
 _NAMES_TASKS = ("tasks", "sets", "map", "where", "held_back")
-"""Settings of evaluations that name their tasks."""
+"""Evaluation settings that choose tasks."""
 
 
 class ListedTasks(NamedTuple):
-    """Tasks of the environment that a setting stands for."""
+    """Tasks that an environment lists for a setting."""
 
     setting: SettingPath
     text: str
@@ -40,16 +40,16 @@ class ListedTasks(NamedTuple):
 
 
 class NotListed(SeamlessFlowError):
-    """An environment lists no tasks, or there is none."""
+    """An environment lists no tasks, or there is no environment."""
 
     lasting = True
 
 
 def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
-    """Return the file of the tasks that `text` stands for; make it if it is not there.
+    """Return the file with the tasks that `text` stands for; make it if it is missing.
 
-    It prints to standard error how far a long one is. Raises `NotListed`, and `OSError` if nothing
-    can be written there.
+    It prints a long listing's progress to standard error. Raises `NotListed`, and `OSError` if the
+    file cannot be written.
     """
     if not agents.environment:
         raise NotListed(f"{text!r} stands for tasks of agents.environment, which is not set")
@@ -73,9 +73,10 @@ def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
 
 
 def on_tasks(sections: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Return the sections with this text as the only tasks of evaluations.
+    """Return the sections with this text as the only tasks for evaluation.
 
-    The section's `k` goes with its `samples`; without them it is for sets that have their own.
+    The section's `k` stays if the section has `samples`. Without them, `k` is for sets that have
+    their own samples.
     """
     section = sections.get("evaluation") or {}
     left_out = _NAMES_TASKS if "samples" in section else (*_NAMES_TASKS, "k")
@@ -84,10 +85,10 @@ def on_tasks(sections: Mapping[str, Any], text: str) -> dict[str, Any]:
 
 
 def trained_faults(listed: Iterable[ListedTasks]) -> Iterator[Fault]:
-    """Yield a fault for each evaluation with other settings that still has tasks of the training,
-    as where an environment counts its seeds from one on.
+    """Yield a fault for each evaluation that shares tasks with the training despite other settings.
 
-    An evaluation with the settings of the training has its tasks on purpose.
+    For example, seeds 7 and 8 share tasks if an environment counts up from its seed. An evaluation
+    with the training's own settings has the same tasks on purpose.
     """
     named = list(listed)
     files = {tasks.file for tasks in named if not tasks.for_evaluation}
@@ -105,7 +106,7 @@ def trained_faults(listed: Iterable[ListedTasks]) -> Iterator[Fault]:
 
 
 def _draws(file: Path) -> Iterator[str]:
-    """Yield what each task is drawn from; its id, unless the environment says more."""
+    """Yield each task's `drawn_from`; its id, if the environment does not say more."""
     with file.open("rb") as lines:
         for line in lines:
             task = json.loads(line)
@@ -124,7 +125,7 @@ def _value(text: str) -> Any:
 
 
 def _name(spec: EnvironmentSpec, changes: Mapping[str, Any]) -> str:
-    """Return a name by all that the tasks follow from: adapter, package and settings."""
+    """Return a file name with a digest of what decides the tasks: adapter, Python and settings."""
     facts = [
         spec.adapter.read_text(encoding="utf-8"),
         str(spec.python),

@@ -1,4 +1,4 @@
-"""Memory of a machine's GPUs, by NVIDIA's driver, and of its host; parts that programs take.
+"""A host's GPU memory, as NVIDIA's driver reports it, and its own; parts that programs take.
 
 Imports no torch.
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 
 _NVML = "libnvidia-ml.so.1"
 _OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
-"""Devices of AMD's driver, and of Windows' under WSL, whose GPUs are not counted."""
+"""Device files of the drivers for AMD and for Windows under WSL, whose GPUs are not counted."""
 _MEMORY = Path("/proc/meminfo")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Limit of a container's memory, in cgroups of version 2 and 1."""
+"""A container's memory limit, in cgroups version 2 and version 1."""
 
 
 class _Memory(ctypes.Structure):
@@ -39,7 +39,7 @@ class Capacity:
 
 
 def this_machine() -> Capacity:
-    """Return what this host has."""
+    """Return this host's memory and GPUs."""
     try:
         library = ctypes.CDLL(_NVML)
     except OSError:
@@ -53,7 +53,7 @@ def this_machine() -> Capacity:
 
 
 def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
-    """Return the host's memory, or the limit of this program's cgroup if that is less."""
+    """Return the host's memory, or this program's cgroup limit if that is less."""
     size = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in limits:
         if path.is_file() and (text := path.read_text(encoding="utf-8").strip()).isdecimal():
@@ -62,7 +62,7 @@ def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
 
 
 def available_bytes(statistics: Path = _MEMORY) -> float | None:
-    """Return the memory that new processes may take of this host now; None if it is unknown."""
+    """Return the host memory that new processes may take now; None if it is unknown."""
     try:
         lines = statistics.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -72,14 +72,14 @@ def available_bytes(statistics: Path = _MEMORY) -> float | None:
 
 
 def _device_bytes(library: ctypes.CDLL, count: int) -> float | None:
-    """Return the memory of the smallest of so many GPUs, or None."""
+    """Return the smallest memory among `count` GPUs, or None if it is unknown."""
     sizes = []
     for number in range(count):
         handle = ctypes.c_void_p()
         memory = _Memory()
         if library.nvmlDeviceGetHandleByIndex_v2(number, ctypes.byref(handle)):
             return None
-        # None of a GPU that is divided into instances.
+        # Fails for a GPU that is divided into instances.
         if library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)):
             return None
         sizes.append(float(memory.total))
@@ -101,7 +101,7 @@ MEBIBYTE = 1 << 20
 CONTEXT = 512 * MEBIBYTE
 """Memory that CUDA itself keeps on a device for each process."""
 LIBRARIES = 512 * MEBIBYTE
-"""A process with torch and transformers, before it has a model."""
+"""Memory that a process with torch and transformers takes before it has a model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Directories of the models that settings and options name: their own, or fetched from a hub.
+"""Directories of the models that settings and options name: local, or fetched from a hub.
 
-A directory wins over a model of a hub of the same spelling. A model in the cache of the hub's
-library is taken from there, without the network. Called by `config_file.py` for the settings, and
-by commands for their options.
+If a directory and a hub's model have the same name, the directory wins. A model in the hub
+library's cache is taken from there, without the network. Called by `config_file.py` for the
+settings, and by commands for their options.
 """
 
 import sys
@@ -24,17 +24,17 @@ from seamlessflow.read_paths import MODELS, exists, values_at
 
 
 class Fetched(Enum):
-    """Files of a model that are fetched from a hub."""
+    """Model files that are fetched from a hub."""
 
     ALL = "all"
     WITHOUT_WEIGHTS = "without weights"
-    """Those that describe it: for what computes nothing with it."""
+    """Only the files that describe it, for programs that compute nothing with it."""
     NONE = "none"
-    """Its name stays: another machine will read it."""
+    """No file: the name stays, and another machine reads the model."""
 
 
 def hub_models(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, HubModel]]:
-    """Yield the models of a hub that settings name, with their settings."""
+    """Yield each hub model that a setting names, with its setting."""
     for path, value in values_at(sections, MODELS):
         model = None if exists(Path(value)) else HubModel.named(value)
         if model is not None:
@@ -42,9 +42,9 @@ def hub_models(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, HubMo
 
 
 def fetch(model: HubModel, fetched: Fetched) -> Path:
-    """Return the directory of a hub's model, fetched unless it is in the cache.
+    """Return a hub model's directory; fetch the model unless it is in the cache.
 
-    It prints to standard error what is fetched. Raises `ModelNotFetched`.
+    It prints what it fetches to standard error. Raises `ModelNotFetched`.
     """
     with_weights = fetched is Fetched.ALL
     if (directory := cached(model, with_weights)) is not None:
@@ -58,7 +58,7 @@ def fetch(model: HubModel, fetched: Fetched) -> Path:
 
 
 def fetchable(model: HubModel) -> Path | None:
-    """Return the directory of a hub's model in the cache, None if it could be fetched.
+    """Return a hub model's directory in the cache, None if it is not there but could be fetched.
 
     Raises `ModelNotFetched`.
     """

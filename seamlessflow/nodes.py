@@ -1,4 +1,4 @@
-"""Faults of a run on several nodes: places that one names and the others cannot reach. Pure."""
+"""Faults in a run on several nodes: places that one node names and others cannot reach. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,16 +10,16 @@ from seamlessflow.processes.ranks import trains
 
 _HOST_NAME = "SLURMD_NODENAME"
 _ANY = ("0.0.0.0", "::")  # nosec B104
-"""Addresses that name every interface of a host, and no host to another one."""
+"""Addresses that name all interfaces on one host, so that no other host can reach it by them."""
 
 
 def node_name(asked: str | None, environment: Mapping[str, str], host: str) -> str:
-    """Return this node's name: as asked, that of Slurm, or the host's."""
+    """Return this node's name: the one asked for, else Slurm's, else the host's."""
     return asked or environment.get(_HOST_NAME) or host
 
 
 def name_faults(config: RunConfig, name: str) -> Iterator[Fault]:
-    """Yield a fault for a name that no entry of the configuration has."""
+    """Yield a fault if the configuration has no node with this name."""
     if name in config.nodes:
         return
     if not config.head:
@@ -32,7 +32,7 @@ def name_faults(config: RunConfig, name: str) -> Iterator[Fault]:
 
 
 def spread_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield the faults that keep several nodes from meeting; nothing if the run has one node."""
+    """Yield the faults that keep nodes from reaching each other; none if the run has one node."""
     if len(config.nodes) < 2:
         return
     if config.kafka is None:
@@ -52,27 +52,27 @@ def spread_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def storage_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for a storage of weights that no other host reaches."""
+    """Yield a fault for a weights storage that no other host reaches."""
     if (config.weights.url or "").startswith("memory:"):
         text = "is the memory of one process: name one that all nodes reach"
         yield Fault(("weights", "url"), f"{config.weights.url} {text}")
 
 
 def own_addresses(addresses: str) -> list[str]:
-    """Return the addresses of a list (host:port with commas) that each host takes for its own."""
+    """Return those addresses (host:port with commas) that each host takes for its own."""
     entries = (address.strip() for address in addresses.split(","))
     return [entry for entry in entries if _is_this_host(entry.rpartition(":")[0].strip("[]"))]
 
 
 def elsewhere_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if the run is of several nodes, for a command that starts all of it here."""
+    """Yield a fault if the run has several nodes, for a command that starts the whole run here."""
     if len(config.nodes) > 1:
         text = f"are of the nodes {', '.join(config.nodes)}: start `seamlessflow node` on each"
         yield Fault(("workers",), text)
 
 
 def _gang_faults(policy_config: RunConfig, config: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of the gang of one policy."""
+    """Yield the faults of one policy's gang."""
     nodes = {worker.node or config.head for worker in trains(policy_config)}
     if len(nodes) < 2:
         return

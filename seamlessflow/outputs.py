@@ -17,7 +17,7 @@ _GOES_ON = "the job goes on, and its files have the rest"
 
 
 class _WatchedOutput:
-    """An output that knows if a write failed: the error itself may be of any file."""
+    """An output that remembers a failed write: the error itself does not say which file failed."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class _GuardedOutput:
         self.unguarded = cast(TextIO, _WatchedOutput(stream))
 
     def write(self, text: str) -> int:
-        """Write what is printable of the text; a progress line may return to its begin."""
+        """Write the text's printable form; a progress line may return to its beginning."""
         begin = _RETURN if text.startswith(_RETURN) else ""
         end = _RETURN if text.endswith(_RETURN) and len(text) > 1 else ""
         inner = text[len(begin) : len(text) - len(end)]
@@ -102,7 +102,7 @@ def lasting(stream: TextIO) -> TextIO:
 
 
 def is_lost(stream: TextIO) -> bool:
-    """Return True if something that was printed could not be written; the rest is then given up."""
+    """Return True if a write to the output failed; the rest of the output is then given up."""
     watched = unguarded(stream)
     if not isinstance(watched, _WatchedOutput) or not watched.lost:
         return False
@@ -111,7 +111,7 @@ def is_lost(stream: TextIO) -> bool:
 
 
 def _to_nowhere(stream: TextIO) -> None:
-    """Lead an output away, with all that Python still flushes at the end."""
+    """Lead an output to the null device, with all that Python still flushes at the end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -128,7 +128,7 @@ def unguarded(stream: TextIO) -> TextIO:
 
 
 def _guarded(stream: TextIO | None) -> TextIO:
-    if stream is None:  # closed by whoever started this process
+    if stream is None:  # closed by the program that started this process
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 # for good
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")

@@ -1,7 +1,7 @@
 """Tasks in any form that settings name, prepared as files of JSON lines in the run's directory.
 
-Called by `config_file.py`, so that all behind it reads files of JSON lines. A file of JSON lines
-of which all rows are tasks is read where it lies.
+`config_file.py` calls this, so that all later code reads files of JSON lines. A file of JSON lines
+whose rows are all tasks is read where it lies.
 """
 
 import sys
@@ -21,7 +21,7 @@ from seamlessflow.scheduler.tasks.prepared.settings import TaskDataSection
 from seamlessflow.scheduler.tasks.prepared.source import SourceRejected
 
 FOLDER = "prepared_tasks"
-"""Folder of the run's directory with the prepared files."""
+"""Folder for the prepared files, in the run's directory."""
 _UNSET: Mapping[str, Any] = TaskDataSection().model_dump()
 _SILENT_S = 2.0
 _EVERY_S = 5.0
@@ -32,7 +32,7 @@ class NamedTasks(NamedTuple):
 
     section: SettingPath
     text: str
-    """Their place as it stands in the settings."""
+    """Their place, as the settings name it."""
     data: TaskDataSection
     for_evaluation: bool
 
@@ -48,7 +48,7 @@ class NamedTasks(NamedTuple):
 
 
 def named_tasks(sections: Mapping[str, Any], config: RunConfig) -> list[NamedTasks]:
-    """Return all tasks that sections name, whose configuration this is."""
+    """Return all tasks that the sections name; `config` is the configuration read from them."""
     data: dict[SettingPath, TaskDataSection] = {
         ("pacing",): config.pacing,
         ("evaluation",): config.evaluation,
@@ -68,9 +68,7 @@ def named_tasks(sections: Mapping[str, Any], config: RunConfig) -> list[NamedTas
 
 
 def shared_faults(named: list[NamedTasks]) -> Iterator[Fault]:
-    """Yield a fault for each evaluation that may have tasks which are trained on, although a share
-    of their source is held back.
-    """
+    """Yield a fault for each evaluation that may have trained tasks although `held_back` is set."""
     trained = {_place(tasks): tasks for tasks in named if not tasks.for_evaluation}
     for tasks in named:
         other = trained.get(_place(tasks)) if tasks.for_evaluation else None
@@ -87,9 +85,9 @@ def shared_faults(named: list[NamedTasks]) -> Iterator[Fault]:
 
 
 def prepare(tasks: NamedTasks, out: Path, sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the sections with the prepared file of tasks in their place.
+    """Return the sections with the prepared file in the place of the tasks.
 
-    It prints to standard error how far a long one is. Raises `SourceRejected`.
+    It prints a long preparation's progress to standard error. Raises `SourceRejected`.
     """
     progress = _Printed(shown_place(tasks.text))
     folder = out / FOLDER
@@ -110,7 +108,7 @@ class _Printed:
         self._next = time.monotonic() + _SILENT_S
 
     def __call__(self, rows: int) -> None:
-        """Print the number of rows, if it is time to."""
+        """Print how many rows are read, if it is time to."""
         if (now := time.monotonic()) >= self._next:
             self._next = now + _EVERY_S
             print(f"{self._name}: {rows:,} rows read", file=sys.stderr, flush=True)

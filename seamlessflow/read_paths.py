@@ -1,7 +1,7 @@
-"""Paths that a run reads, in its configuration: beside the file, then in the working directory.
+"""Paths that a configuration reads: beside its file, then in the working directory.
 
-So a file with its tasks may be named from anywhere. What a run writes (`out` and what lies in it)
-is always relative to the working directory. Called by `config_file.py`.
+So a command in any directory finds the tasks beside their configuration. What a run writes (`out`
+and what lies in it) is always relative to the working directory. Called by `config_file.py`.
 """
 
 import os
@@ -37,9 +37,9 @@ READ = (
 )
 """Settings that name files and directories which must be there; * stands for any name."""
 LISTED = "environment:"
-"""Beginning of a text that stands for the environment's tasks where a file of tasks is named."""
+"""Prefix of a text that stands for the environment's tasks instead of a task file."""
 ADAPTER = ("agents", "environment")
-"""Setting that names an environment package, or a file with an adapter of the user's own."""
+"""Setting that names an environment package, or a file with the user's own adapter."""
 
 
 def is_listed(text: str) -> bool:
@@ -48,7 +48,7 @@ def is_listed(text: str) -> bool:
 
 
 def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the sections with each relative path led through `directory` if it is there."""
+    """Return the sections; each relative path that exists in `directory` leads there."""
     resolved: dict[str, Any] = dict(sections)
     for path, text in _relative(sections):
         beside = directory / text
@@ -58,9 +58,7 @@ def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]
 
 
 def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPath, str]:
-    """Return why each missing path was not found, by its setting: the places searched, or the
-    path's fault.
-    """
+    """Return by setting why a path was not found: the places searched, or the path's fault."""
     places = dict.fromkeys((str(directory.absolute()), str(Path.cwd())))
     where = f"looked for in {' and in '.join(places)}"
     missing = {
@@ -75,7 +73,7 @@ def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPat
 def values_at(
     sections: Mapping[str, Any], patterns: Iterable[tuple[str, ...]]
 ) -> Iterator[tuple[SettingPath, str]]:
-    """Yield the texts that stand at the places of patterns, with their settings."""
+    """Yield each text whose place matches a pattern, with its setting."""
     for pattern in patterns:
         for path, value in _matching(sections, pattern):
             if isinstance(value, str) and value:
@@ -134,7 +132,7 @@ def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
 
 
 def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPath, Any]]:
-    """Yield what stands at a pattern's places."""
+    """Yield each value whose place matches the pattern, with its place."""
     if not pattern:
         yield (), value
         return

@@ -1,6 +1,6 @@
-"""Consoles of commands: `rich` draws tables, trees and bars, and text moves no cursor.
+"""Consoles for commands: `rich` draws tables, trees and bars, and text moves no cursor.
 
-Every command takes its console here. Messages of agents and models have control codes, and brackets
+Every command takes its console here. Texts from agents and models have control codes, and brackets
 that are no markup.
 """
 
@@ -22,10 +22,10 @@ WIDTH_OF_NO_TERMINAL = 200
 
 
 class _CleanConsole(Console):
-    """A console whose control codes are its own."""
+    """A console that sends only its own control codes."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Return what is printable of a text, before its width is measured."""
+        """Return a text's printable form, before its width is measured."""
         return super().render_str(printable(text), **options)
 
     def render(
@@ -52,9 +52,9 @@ def long_job_console() -> Console:
 
 @contextmanager
 def reading_bar() -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of read events on a terminal, else nothing; return a function that adds counts.
+    """Show a bar for read events on a terminal, else nothing; yield a function that adds counts.
 
-    The function takes the count, and the number of all events.
+    The function takes how many events were just read, and how many there are in all.
     """
     read = 0
     with job_bar("reading events") as show:
@@ -71,7 +71,7 @@ def reading_bar() -> Iterator[Callable[[int, int], None]]:
 def job_bar(
     doing: str, *columns: ProgressColumn
 ) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show a job's bar on a terminal, else nothing; return the function that moves it.
+    """Show a job's bar on a terminal, else nothing; yield the function that moves it.
 
     The function takes the words for the present work, the count so far, and the total or None.
     `columns`: those of `rich` by default.

@@ -1,6 +1,6 @@
-"""Processes that run on a cluster, with their releases, before the pin of an upgrade is removed.
+"""Processes that run on a cluster, with their releases, before an upgrade's pin is removed.
 
-`fleet` names most of them, and the consumer groups those of managers and agents. Only `check_fleet`
+`fleet` names most of them; consumer groups show which managers and agents run. Only `check_fleet`
 reads Kafka.
 """
 
@@ -21,7 +21,7 @@ from seamlessflow.schemas.releases import order, this_release
 from seamlessflow.schemas.topics import FLEET
 
 SILENT_MS = 30_000
-"""Age of a heartbeat or snapshot from which on its process counts as gone."""
+"""Age at which a heartbeat or snapshot shows that its process is gone."""
 _UNNAMED = "older than 0.1.0"
 _ANSWER_S = 10.0
 
@@ -38,10 +38,10 @@ class RunningProcess:
 
 
 def running(fleet: Iterable[Record], managers: Sequence[str], now_ms: int) -> list[RunningProcess]:
-    """Return the processes that run, by name, from all records of `fleet` in their order.
+    """Return the running processes, sorted by name, from all records of `fleet` in order.
 
-    `managers` are the client ids of the members of the managers' group: a manager reports its start
-    only. Agents processes report nothing.
+    `managers` are the client ids in the managers' group: a manager reports only its start. Agents
+    processes report nothing.
     """
     processes: dict[str, RunningProcess | None] = {}
     for record in fleet:
@@ -112,7 +112,7 @@ class FleetCheck:
 
 
 def check_fleet(settings: FleetSettings) -> FleetCheck:
-    """Return what is known of the processes now. Raises `KafkaUnavailable` and `KafkaRefused`."""
+    """Return what the processes report now. Raises `KafkaUnavailable` and `KafkaRefused`."""
     find_cluster(settings.kafka, limit_s=_ANSWER_S)
     skipped = Skipped()
     fleet = [item.record for item in read_topic(settings.kafka, FLEET, skipped)]

@@ -60,19 +60,22 @@ class ReturnsSection(Section):
     """Returns, and how advantages follow from them."""
 
     discount: float = Field(
-        1.0, ge=0, le=1, description="Factor of a turn's return in the return of the turn before it"
+        1.0,
+        ge=0,
+        le=1,
+        description="Factor for a turn's return, added to the previous turn's return",
     )
     session_weight: float = Field(
-        1.0, ge=0, description="session_and_turn: weight of the session's advantage"
+        1.0, ge=0, description="session_and_turn: weight for the session's advantage"
     )
     turn_weight: float = Field(
-        1.0, ge=0, description="session_and_turn: weight of the advantage of turn rewards"
+        1.0, ge=0, description="session_and_turn: weight for the advantage from turn rewards"
     )
     token_discount: float = Field(
         1.0,
         ge=0,
         le=1,
-        description="gae, reinforce_pp: factor of a token's return in that of the token before it",
+        description="gae, reinforce_pp: factor for a token's return, added to the previous token's",
     )
     trace: float = Field(
         0.95, ge=0, le=1, description="gae, turn_gae: lambda, between one step (0) and all (1)"
@@ -80,31 +83,32 @@ class ReturnsSection(Section):
     epsilon: float = Field(
         1e-6,
         ge=0,
-        description="Added to a deviation (of a group's returns, a batch's advantages) that "
-        "divides: smaller differences give small advantages",
+        description="Added to a standard deviation before it divides (over a group's returns or a "
+        "batch's advantages), so that small differences give small advantages",
     )
     deviation: Literal["population", "sample"] = Field(
         "population",
-        description="Formula of the deviation: population has 1 / n; sample has 1 / (n - 1), so "
-        "advantages are smaller by the root of (n - 1) / n",
+        description="Formula for the standard deviation: population divides by n; sample by n - 1, "
+        "so its advantages are smaller by the root of (n - 1) / n",
     )
     restart_below: FiniteFloat | None = Field(
         None,
-        description="turn, session_and_turn, filter spread: reward below which a turn's return is "
-        "its reward alone, and nothing of it reaches earlier turns; none: never",
+        description="turn, session_and_turn, filter spread: if a turn's reward is below this, its "
+        "return is only that reward, and earlier turns get nothing from it; none: never",
     )
     entropy_scale: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="How far a session's advantages follow its mean entropy; 1: in proportion",
+        description="How strongly a session's advantages follow its mean entropy; 1: in proportion",
     )
     hybrid_scale: float = Field(
         0.0,
         ge=0,
         le=0.5,
-        description="How far a token's advantage follows its entropy and the probability of the "
-        "five likeliest tokens there, in deviations of the batch; 0.1 as in ECHO",
+        description="How strongly a token's advantage follows its entropy and the summed "
+        "probability of the five likeliest tokens there, in standard deviations over the batch; "
+        "0.1 as in ECHO",
     )
 
 
@@ -113,29 +117,31 @@ class CriticSection(Section):
 
     kind: Literal["model", "head"] = Field(
         "model",
-        description="model: a model of its own with a value output; head: a value output on the "
+        description="model: a separate model with a value output; head: a value output on the "
         "policy's last hidden states, computed in the same pass",
     )
     model: Path | None = Field(
-        None, description="kind model: model it begins with, as policy.model; none: the policy"
+        None,
+        description="kind model: the model it starts from, as in policy.model; none: the policy",
     )
     coefficient: float = Field(
         0.0,
         ge=0,
-        description="kind head: weight of the value loss in the policy's gradient; 0: it trains "
-        "the head alone",
+        description="kind head: weight for the value loss in the policy's gradient; 0: the value "
+        "loss trains only the head",
     )
     lr: float = Field(
-        1e-5, gt=0, description="Constant learning rate of the critic or head, not of the policy"
+        1e-5, gt=0, description="Constant learning rate for the critic or head, not for the policy"
     )
     clip: float = Field(
         0.2,
         gt=0,
-        description="gae, turn_gae: how far a value moves in a step before its gradient ends",
+        description="gae, turn_gae: how far a value may move in a step before its gradient is cut "
+        "off",
     )
-    passes: FiniteFloat = Field(1.0, description="habc: least return of a success")
+    passes: FiniteFloat = Field(1.0, description="habc: least return for a success")
     warmup_steps: int = Field(
-        500, ge=0, description="habc: first steps of a run, in which all turns of successes weigh 1"
+        500, ge=0, description="habc: first steps in which all turns in a success weigh 1"
     )
 
     @model_validator(mode="after")
@@ -163,15 +169,15 @@ class OverlongSection(Section):
     length: int | None = Field(
         None,
         ge=1,
-        description="Sampled tokens from which a session's return is lower by weight; none: "
-        "returns do not depend on length",
+        description="From this many sampled tokens on, a session's return is lower by weight; "
+        "none: returns do not depend on length",
     )
     cache: int | None = Field(
         None, ge=1, description="Tokens before length over which the punishment grows linearly"
     )
-    weight: float = Field(1.0, gt=0, description="Largest punishment")
+    weight: float = Field(1.0, gt=0, description="Largest punishment, taken from the return")
     masked: tuple[Limit, ...] = Field(
-        (), description="Limits; sessions that one of them ended are masked from the loss"
+        (), description="Limits; a session that ended at one of them is masked from the loss"
     )
 
     @model_validator(mode="after")
@@ -188,14 +194,14 @@ class SelectionSection(Section):
 
     name: OrUserFunction[SelectionName] | None = Field(
         None,
-        description="extremes: best and worst; max_variance, balanced: keep (see "
-        "trainer/data/selection.py), or module:function of your own; none: all sessions",
+        description="extremes: the best and worst sessions; max_variance, balanced: keep sessions "
+        "(see trainer/data/selection.py), or your own module:function; none: all sessions",
     )
-    best: int = Field(12, ge=0, description="extremes: sessions of highest return")
-    worst: int = Field(12, ge=0, description="extremes: sessions of lowest return")
-    keep: int = Field(8, ge=1, description="max_variance, balanced: sessions of a group")
+    best: int = Field(12, ge=0, description="extremes: how many sessions with the highest return")
+    worst: int = Field(12, ge=0, description="extremes: how many sessions with the lowest return")
+    keep: int = Field(8, ge=1, description="max_variance, balanced: sessions that each group keeps")
     baseline: Literal["selected", "all"] = Field(
-        "selected", description="Sessions that advantages are compared with"
+        "selected", description="Sessions whose returns are compared for advantages"
     )
 
     @model_validator(mode="after")
@@ -209,12 +215,13 @@ class OpponentsSection(Section):
     """Opponents: the policy's earlier weights, with which a pair loss compares the present ones."""
 
     every: int = Field(
-        20, ge=1, description="The oldest of them become the policy each time after so many steps"
+        20, ge=1, description="Steps after which, each time, the oldest opponent becomes the policy"
     )
-    most: int = Field(2, ge=1, le=4, description="Opponents, each a model of the policy's size")
+    most: int = Field(2, ge=1, le=4, description="Opponents, each a model as large as the policy")
     weights: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = Field(
         (),
-        description="Weight of each, the newest first, divided by their sum; none: all count alike",
+        description="Each opponent's weight, the newest first; they are divided by their sum; "
+        "none: all count alike",
     )
 
     @model_validator(mode="after")
@@ -230,19 +237,19 @@ class PairsSection(Section):
     name: OrUserFunction[PairsName] = Field(
         "extremes",
         description="extremes: the best session against the worst; all: each pass against each "
-        "failure (see trainer/data/pairs.py), or module:function of your own",
+        "failure (see trainer/data/pairs.py), or your own module:function",
     )
     beta: float = Field(
-        0.1, gt=0, description="pairs_logistic: how soon a margin from the reference is enough"
+        0.1, gt=0, description="pairs_logistic: how soon a margin over the reference is enough"
     )
     eta: float = Field(
-        0.0075, gt=0, description="pairs_squared: a pair's margin is to be 1 / (2 eta)"
+        0.0075, gt=0, description="pairs_squared: each pair's margin is pulled to 1 / (2 eta)"
     )
     reference_share: float = Field(
         1 / 3,
         ge=0,
         le=1,
-        description="pairs_squared: weight of trainer.reference in the margin; opponents have the "
+        description="pairs_squared: weight for trainer.reference in the margin; opponents have the "
         "rest",
     )
     opponents: OpponentsSection = Field(default_factory=OpponentsSection)
@@ -253,8 +260,8 @@ class CreditSettings(Section):
 
     advantage: OrUserFunction[EstimatorName] = Field(
         "grpo",
-        description="See trainer/data/advantages.py, or module:function of your own "
-        "(docs/algorithms/own-functions.md)",
+        description="Estimator for advantages (see trainer/data/advantages.py), or your own "
+        "module:function (docs/algorithms/own-functions.md)",
     )
     returns: ReturnsSection = Field(default_factory=ReturnsSection)
     critic: CriticSection = Field(default_factory=CriticSection)
@@ -264,31 +271,32 @@ class CreditSettings(Section):
     spread_over: float = Field(
         0.3,
         ge=0,
-        description="Filter spread: deviation of the returns of first turns that a group exceeds",
+        description="Filter spread: a group is kept if its first turns' returns have a standard "
+        "deviation above this",
     )
     rewards: dict[str, FiniteFloat] = Field(
         default_factory=lambda: dict(ONE_REWARD),
-        description="Weight of each named reward in a session's return and in a turn's reward. A "
+        description="Each named reward's weight in a session's return and in a turn's reward. A "
         "session must have every reward whose weight is not 0",
     )
     reference: Path | None = Field(
         None,
-        description="Model that kl_penalty, loss.kl and losses of pairs compare with; none: "
+        description="Model that kl_penalty, loss.kl and pair losses compare with; none: "
         "policy.model",
     )
     reference_every: int | None = Field(
         None,
         ge=1,
-        description="The reference becomes the policy each time after so many trained steps; "
-        "none: it stays",
+        description="Trained steps after which the reference becomes the present policy, each "
+        "time; none: it stays",
     )
     kl_penalty: float = Field(
         0.0,
         ge=0,
-        description="Weight of (log-prob - reference's log-prob), taken from a token's reward; for "
-        "the advantages reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
+        description="Weight for (log-prob - reference's log-prob), which is subtracted from a "
+        "token's reward; for the advantages reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
     )
-    teacher: Path | None = Field(None, description="distill: model of the teacher, as policy.model")
+    teacher: Path | None = Field(None, description="distill: the teacher's model, as policy.model")
 
     @field_validator("rewards")
     @classmethod

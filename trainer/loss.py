@@ -77,13 +77,13 @@ class MeanMaskSection(_MaskSection):
     """Mask for turns or sessions whose geometric mean ratio is far from 1."""
 
     low: float | None = Field(
-        None, gt=0, lt=1, description="Least mean of one that is trained; none: no bound"
+        None, gt=0, lt=1, description="Least mean that is trained; none: no bound"
     )
     high: float | None = Field(
-        None, gt=1, description="Largest mean of one that is trained; none: no bound"
+        None, gt=1, description="Largest mean that is trained; none: no bound"
     )
     level: Literal["turn", "session"] = Field(
-        "session", description="The tokens that have one mean, and leave together"
+        "session", description="Unit that has one mean and leaves the loss as a whole"
     )
 
 
@@ -91,13 +91,13 @@ class OutlierMaskSection(_MaskSection):
     """Mask for tokens whose own ratio is far from 1, alone or with their whole turn or session."""
 
     low: float | None = Field(
-        None, gt=0, lt=1, description="Least ratio of a token that is no outlier; none: no bound"
+        None, gt=0, lt=1, description="Ratio below which a token is an outlier; none: no bound"
     )
     high: float | None = Field(
-        None, gt=1, description="Largest ratio of a token that is no outlier; none: no bound"
+        None, gt=1, description="Ratio above which a token is an outlier; none: no bound"
     )
     level: Level = Field(
-        "session", description="What leaves with an outlier: the token alone, its turn or session"
+        "session", description="What leaves with an outlier: only the token, its turn or session"
     )
 
 
@@ -107,11 +107,11 @@ class OffPolicyMaskSection(_MaskSection):
     most: float | None = Field(
         None,
         gt=0,
-        description="Largest mean of log (engine's probability / policy's), in nats a token, to "
-        "train tokens with a negative advantage; none: no mask",
+        description="Tokens with a negative advantage leave the loss if their mean log (engine's "
+        "probability / policy's) exceeds this, in nats a token; none: no mask",
     )
     level: Literal["turn", "session"] = Field(
-        "session", description="The tokens that have one mean, and leave together"
+        "session", description="Unit that has one mean and leaves the loss as a whole"
     )
 
 
@@ -134,13 +134,13 @@ class LossSection(Section):
 
     name: LossName | None = Field(
         None,
-        description="Surrogate and correction by one name: tis is cispo, icepop is policy_gradient "
-        "with the correction icepop; none: surrogate and correction count",
+        description="One name for surrogate and correction: ppo_clip, tis (cispo), icepop "
+        "(policy_gradient with the correction icepop); none: as surrogate and correction say",
     )
     surrogate: OrUserFunction[SurrogateName] | None = Field(
         None,
-        description="Loss of a token (see trainer/backends/losses/surrogates.py), or "
-        "module:function of your own; none: that of name, or ppo_clip",
+        description="A token's loss (see trainer/backends/losses/surrogates.py), or your own "
+        "module:function; none: from name, or ppo_clip",
     )
     clip_low: float = Field(
         0.2, ge=0, lt=1, description="ppo_clip, gspo: how far below 1 a ratio keeps its gradient"
@@ -151,79 +151,80 @@ class LossSection(Section):
     dual_clip: float | None = Field(
         None,
         ge=0,
-        description="ppo_clip: ratio, above 1, beyond which a token with a negative advantage "
-        "loses its gradient; none: 3; 0: no bound",
+        description="ppo_clip: a token with a negative advantage has no gradient if its ratio is "
+        "above this, which must be more than 1; none: 3; 0: no bound",
     )
     ratio_level: Literal["turn", "session"] | None = Field(
-        None, description="gspo: the tokens that have one ratio; none: session"
+        None, description="gspo: which tokens share one ratio; none: session"
     )
     gate_positive: float = Field(
         1.0,
         gt=0,
-        description="sapo: temperature of the gate of tokens with a positive advantage; larger "
-        "ones close it sooner",
+        description="sapo: temperature for the gate of tokens with a positive advantage; a larger "
+        "one closes it sooner",
     )
     gate_negative: float = Field(
-        1.05, gt=0, description="sapo: the same of tokens with a negative advantage"
+        1.05, gt=0, description="sapo: the same for tokens with a negative advantage"
     )
     divergence: Divergence = Field(
-        "tv", description="dppo: total variation, or KL, of a token against all other tokens"
+        "tv", description="dppo: total variation, or KL, between a token and all other tokens"
     )
     divergence_bound: float = Field(
-        0.2, gt=0, description="dppo: divergence beyond which a token loses its gradient"
+        0.2, gt=0, description="dppo: divergence above which a token loses its gradient"
     )
     correction: OrUserFunction[CorrectionName] | None = Field(
         None,
-        description="Weight for the difference of engine and old policy (see "
-        "trainer/backends/losses/corrections.py), or module:function of your own; none: that of "
-        "name, or no correction",
+        description="Weight for the difference between engine and old policy (see "
+        "trainer/backends/losses/corrections.py), or your own module:function; none: from name, or "
+        "no correction",
     )
     correction_level: Literal["token", "turn", "session"] = Field(
-        "token", description="tis: the tokens that have one weight"
+        "token", description="tis: which tokens share one weight"
     )
     cap: float = Field(
         2.0,
         gt=1,
-        description="Largest ratio; cispo, tis: larger ones are cut to it, icepop: leave the loss",
+        description="Largest ratio; cispo, tis: a larger one is cut to it, icepop: it leaves the "
+        "loss",
     )
     floor: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="icepop: ratios below it leave the loss; none: 1 / cap. The paper has 0.5, and "
-        "5 for cap",
+        description="icepop: tokens with a lower ratio leave the loss; none: 1 / cap. The paper "
+        "has 0.5, and 5 for cap",
     )
     masks: MasksSection = Field(default_factory=MasksSection)
     entropy: float = Field(
-        0.0, ge=0, description="Weight of the policy's entropy, which the loss then rewards"
+        0.0, ge=0, description="Weight with which the loss rewards the policy's entropy"
     )
     kl: float = Field(
-        0.0, ge=0, description="Weight of the divergence from trainer.reference in the loss"
+        0.0, ge=0, description="Weight for the divergence from trainer.reference in the loss"
     )
     kl_estimator: Literal["k2", "k3"] = Field(
-        "k3", description="Estimator of that divergence (see trainer/backends/losses/loss.py)"
+        "k3", description="Estimator for that divergence (see trainer/backends/losses/loss.py)"
     )
     kl_weighted: bool = Field(
         False,
-        description="k3: whether to multiply that divergence by the ratio of policy to engine, so "
-        "its mean gradient is right for older tokens also",
+        description="k3: whether to multiply that divergence by the ratio between policy and "
+        "engine, so that its mean gradient is right for older tokens too",
     )
     aggregation: OrUserFunction[AggregationName] = Field(
         "token_mean",
-        description="Sum of tokens over a step (see trainer/data/aggregations.py), or "
-        "module:function of your own",
+        description="How a step's token losses are summed (see trainer/data/aggregations.py), or "
+        "your own module:function",
     )
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
         {},
-        description="Settings of functions of your own that trainer.loss.surrogate, correction and "
-        "aggregation name: by module:function, its keyword arguments",
+        description="Settings for your own functions in trainer.loss.surrogate, correction and "
+        "aggregation: their keyword arguments, by module:function",
     )
     constant_length: int | None = Field(
         None,
         ge=1,
         validate_default=True,
-        description="constant: tokens by which a session's sum is divided, such as the most that "
-        "it may have",
+        description="constant: token count that divides a session's sum, such as the most that it "
+        "may have",
     )
 
     @field_validator("kl_estimator", mode="before")

@@ -20,14 +20,14 @@ class PolicySection(Section):
 
     model: Path = Field(
         Path("model"),
-        description="Hugging Face directory with the initial weights and tokenizer, or a model of "
+        description="Hugging Face directory with the initial weights and tokenizer, or a model on "
         "a hub, owner/name, with @revision for a branch, tag or commit (docs/models.md)",
     )
     renderer: RendererSettings = Field(
         RendererSettings(FROM_MODEL),
-        description="Renderer of the prompts: name of the model family, thinking_retention, "
-        "options, control_tokens (see docs/renderers.md); a variable has them as JSON. Without a "
-        "name: the one that writes the prompts of the model's own template",
+        description="How prompts are rendered: name (the model family), thinking_retention, "
+        "options, control_tokens (see docs/renderers.md). A variable has them as JSON. Without a "
+        "name: a renderer that writes the same prompts as the model's own template",
     )
     max_context: int = Field(
         32_768, ge=2, description="Most tokens of prompt and completion together"
@@ -36,40 +36,42 @@ class PolicySection(Section):
         1.0,
         ge=0.01,
         le=2,
-        description="Sampling temperature of all sessions; training uses the same distribution",
+        description="Sampling temperature for all sessions; training uses the same distribution",
     )
     top_p: float = Field(
-        1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off; see train_truncated"
+        1.0, gt=0, le=1, description="Nucleus (top-p) for all sessions; 1: off; see train_truncated"
     )
-    top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off; see train_truncated")
+    top_k: int = Field(0, ge=0, description="Top-k for all sessions; 0: off; see train_truncated")
     train_truncated: bool = Field(
         False,
-        description="Whether to train turns sampled with top_p or top_k; both sides have log-probs "
-        "over the whole vocabulary (rollout.engine torch); false: they are masked",
+        description="Whether to train turns sampled with top_p or top_k. Engine and trainer then "
+        "both have log-probs over the whole vocabulary (rollout.engine torch); false: these turns "
+        "are masked",
     )
     max_tokens: int | None = Field(
         None,
         ge=1,
-        description="Most tokens of a turn, also if its agent asks for more; none: up to the end "
+        description="Most tokens in a turn, even if its agent asks for more; none: up to the end "
         "of the context",
     )
     train_inexact: bool = Field(
-        False, description="Whether to train inexact turns also, such as those with a grammar"
+        False, description="Whether to train inexact turns too, such as those with a grammar"
     )
     train_undelivered: bool = Field(
         False,
-        description="Whether to train also turns whose client left before the answer, without a "
-        "retry or a later turn that continues it",
+        description="Whether to train turns too whose client left before the answer, and which no "
+        "retry or later turn took up",
     )
     siblings: Literal["continued", "all"] = Field(
         "continued",
-        description="Which samples of a repeated prompt are trained; continued: those that the "
-        "agent went on from, else the latest (it regenerates); all: each (it votes, best-of-n)",
+        description="Which samples are trained if a prompt was repeated; continued: those that the "
+        "agent went on from, else the latest (the agent regenerates); all: each (the agent votes, "
+        "best-of-n)",
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
         "arguments",
-        description="How messages of an agent's history are compared with sampled ones; ids: tool "
-        "calls match by their ids, even if the agent changed the arguments",
+        description="How strictly messages in an agent's history must equal the sampled ones; ids: "
+        "tool calls match by their ids, even if the agent changed the arguments",
     )
 
     @field_validator("renderer", mode="before")
@@ -87,15 +89,15 @@ class AdapterSection(Section):
     """
 
     rank: int = Field(
-        0, ge=0, description="Rank of the adapter of each layer; 0: none, all weights are trained"
+        0, ge=0, description="Rank of each layer's adapter; 0: none, all weights are trained"
     )
     alpha: int | None = Field(
-        None, ge=1, description="What it adds to a layer is scaled by alpha / rank; none: 2 x rank"
+        None, ge=1, description="The adapter's output is scaled by alpha / rank; none: 2 x rank"
     )
     targets: tuple[str, ...] = Field(
         (),
-        description="Last names of the linear layers with an adapter, such as q_proj; none: all "
-        "but the output layer",
+        description="Linear layers with an adapter, by the last part of their names, such as "
+        "q_proj; none: all except the output layer",
     )
 
     @property

@@ -46,18 +46,20 @@ class OptimizerSection(Section):
         0, ge=0, description="Steps in which the rate rises linearly from zero"
     )
     min_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule falls to")
-    beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the mean of gradients")
-    beta2: float = Field(0.95, ge=0, lt=1, description="Decay of the mean of squared gradients")
+    beta1: float = Field(0.9, ge=0, lt=1, description="Decay for the mean gradient")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Decay for the mean squared gradient")
     eps: float = Field(1e-8, gt=0, description="Added to the root of the mean square")
     weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay")
-    clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
+    clip_norm: float = Field(
+        1.0, gt=0, description="Largest gradient norm; beyond it, gradients are scaled"
+    )
 
 
 class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSettings):
     """The training settings, for the trainer and for training processes."""
 
     worker: str = Field(
-        "worker-0", min_length=1, description="Id of the worker, also in rollout on its device"
+        "worker-0", min_length=1, description="The worker's id, also in rollout on its device"
     )
     tags: WorkerTags = Field(
         ("train",),
@@ -66,96 +68,99 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     )
     hardware: dict[str, float] = Field(
         default_factory=dict,
-        description="Facts about each device for the scheduler: peak_flops, bandwidth (bytes a "
-        "second), memory (bytes); none with clock: those of device_model",
+        description="Facts about each device, for the scheduler: peak_flops, bandwidth (bytes a "
+        "second), memory (bytes); none with clock: as in device_model",
     )
     host: str = Field(
         "127.0.0.1",
-        description="Address on which this process waits: the trainer for the first rank of its "
-        "gang, that rank for the others",
+        description="Address on which this process waits: the trainer for its gang's first rank, "
+        "and that rank for the others",
     )
     devices: tuple[int, ...] = Field(
-        (),
-        description="Not torch: numbers of the worker's devices, a rank each; none: device alone",
+        (), description="Not torch: numbers of the worker's devices, a rank each; none: only device"
     )
     backend: Literal["torch", "fsdp2", "megatron", "clock"] = Field(
         "torch",
-        description="torch: one device; fsdp2: the model sharded over all ranks; megatron: by its "
-        "section; clock: nothing is computed, a step takes its time on device_model",
+        description="torch: one device; fsdp2: the model sharded over all ranks; megatron: as its "
+        "section says; clock: nothing is computed, a step takes its time on device_model",
     )
     megatron: MegatronSection = Field(default_factory=MegatronSection)
     rank: int = Field(
         0, ge=0, description="Not torch: rank of the worker's first device; the trainer calls 0"
     )
-    ranks: int = Field(1, ge=1, description="Not torch: devices of all workers of the gang")
+    ranks: int = Field(
+        1, ge=1, description="Not torch: devices in the whole gang, over all workers"
+    )
     filters: dict[OrUserFunction[FilterName], FilterAction] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
-        description="Rules that keep groups out of the loss, also module:function of your own, "
-        "with their action; count: the group still fills its place in the batch; drop: another "
-        "takes it (see trainer/data/filters.py)",
+        description="Rules that keep groups out of the loss, each with its action; your own "
+        "module:function may be one. count: the group still fills its place in the batch; drop: "
+        "another takes it (see trainer/data/filters.py)",
     )
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
         {},
-        description="Settings of functions of your own that trainer.advantage, trainer.filters, "
-        "trainer.selection, trainer.pairs and trainer.replay name: by module:function, its keyword "
-        "arguments",
+        description="Settings for your own functions in trainer.advantage, trainer.filters, "
+        "trainer.selection, trainer.pairs and trainer.replay: their keyword arguments, by "
+        "module:function",
     )
     masks: dict[OrUserFunction[MaskName], dict[str, JsonValue]] = Field(
         {},
-        description="Masks by what the policy computed, with the settings of each, also "
-        "module:function of your own; high_entropy_turns: {keep: 0.8} (see "
-        "trainer/data/turn_masks.py)",
+        description="Masks by what the policy computed, each with its settings: "
+        "high_entropy_turns: {keep: 0.8} (see trainer/data/turn_masks.py), or your own "
+        "module:function",
     )
     chains: Chaining = Field(
         "merged",
-        description="merged: a chain trains all completions of its branch; per_request: each "
-        "completion is a chain behind its own prompt, and a sequence in the means of the loss",
+        description="merged: a chain trains all completions in its branch; per_request: each "
+        "completion is a chain after its own prompt, and a sequence in the loss means",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
-        description="Treatment of tokens staler than max_staleness (see trainer/data/staleness.py)",
+        description="What happens to tokens staler than max_staleness (see "
+        "trainer/data/staleness.py)",
     )
     max_staleness: int | None = Field(
         None,
         ge=0,
-        description="Largest staleness of a trained token, in optimizer steps; none: run.lag",
+        description="Largest staleness for a trained token, in optimizer steps; none: run.lag",
     )
     reuse: ReuseSection = Field(default_factory=ReuseSection)
     replay: ReplaySection = Field(default_factory=ReplaySection)
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
     mini_batches: int = Field(
-        1, ge=1, description="Parts of a batch, each of whole groups and with its own update"
+        1, ge=1, description="Parts of a batch, each with whole groups and its own update"
     )
-    epochs: int = Field(1, ge=1, description="Times that a step trains its batch")
-    seed: int = Field(0, ge=0, description="Seed of all random numbers in the trainer")
-    checkpoint_every: int = Field(10, ge=1, description="Steps between full checkpoints")
+    epochs: int = Field(1, ge=1, description="How many times a step trains its batch")
+    seed: int = Field(0, ge=0, description="Seed for all random numbers in the trainer")
+    checkpoint_every: int = Field(10, ge=1, description="Steps between two full checkpoints")
     checkpoints_kept: int = Field(2, ge=1, description="Full checkpoints that stay on disk")
     versions_kept: int = Field(4, ge=3, description="Weight versions that stay on disk")
     source_prefix: str | None = Field(
-        None, description="Prefix of recorded sessions to train; none: the run's live sessions"
+        None, description="Prefix of the recorded sessions to train; none: the run's live sessions"
     )
     follow: bool = Field(
-        False, description="Wait for more at the end of recorded sessions, up to run.steps"
+        False, description="At the end of recorded sessions, wait for more, up to run.steps"
     )
     train_foreign: bool = Field(False, description="Whether to train imported tokens")
     window: int | None = Field(
         None,
         ge=1,
-        description="Ready groups at which no more sessions are read; none: lag + 4 batches, and "
-        "extra_groups",
+        description="When this many groups are ready, no more sessions are read; none: lag + 4 "
+        "batches, and extra_groups",
     )
     mismatch_versions: int = Field(
         2, ge=0, description="Earlier versions kept in memory to compare engine and trainer"
     )
     mismatch_memory_mb: int = Field(512, ge=0, description="Most memory for these versions, in MiB")
     mismatch_tokens: int = Field(
-        2048, ge=0, description="Most tokens measured per step under the weights that sampled them"
+        2048, ge=0, description="Most tokens compared per step, under the weights that sampled them"
     )
     mismatch_alarm: float = Field(
         0.05,
         gt=0,
-        description="Mean difference of log-probs between engine and trainer that is an alarm",
+        description="Mean difference between the engine's and the trainer's log-probs that is an "
+        "alarm",
     )
     explain_after: int = Field(
         5, ge=1, description="Steps without any gradient after which the reasons are reported"
@@ -163,17 +168,17 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     most_barren_steps: int = Field(
         5,
         ge=1,
-        description="Steps in a row, with every token masked, after which the run ends in an error",
+        description="Steps in a row with every token masked, after which the run ends in an error",
     )
     weights_dir: Path | None = Field(None, description="Published weights; none: DATA_DIR/weights")
     trained_dir: Path | None = Field(
-        None, description="Record of every trained token; none: DATA_DIR/trained"
+        None, description="Record with every trained token; none: DATA_DIR/trained"
     )
     checkpoints_dir: Path | None = Field(
         None, description="Full checkpoints; none: DATA_DIR/checkpoints"
     )
     heartbeat_s: float = Field(1, gt=0, description="Seconds between two heartbeats")
-    usage_s: float = Field(3, gt=0, description="Seconds between two records of activity")
+    usage_s: float = Field(3, gt=0, description="Seconds between two records on activity")
 
     @model_validator(mode="after")
     def _computes(self) -> Self:

@@ -27,33 +27,39 @@ class SinkSettings(Section):
     """The trainer settings that choose the sinks."""
 
     metrics_csv: Path | None = Field(
-        None, description="Metrics, a row for each step and evaluation; none: DATA_DIR/metrics.csv"
+        None,
+        description="CSV file with the metrics, a row for each step and evaluation; none: "
+        "DATA_DIR/metrics.csv",
     )
-    tensorboard_dir: Path | None = Field(None, description="TensorBoard events; none: not written")
+    tensorboard_dir: Path | None = Field(
+        None, description="Directory for TensorBoard events; none: no events"
+    )
     wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
     mlflow_uri: str | None = Field(
         None,
-        description="Tracking URI of MLflow: a server's, or sqlite:///FILE, which needs the "
-        "package mlflow instead of mlflow-skinny; none: not sent",
+        description="MLflow tracking URI: a server's, or sqlite:///FILE, which needs the package "
+        "mlflow instead of mlflow-skinny; none: not sent",
     )
     mlflow_experiment: str = Field(
-        "seamlessflow", min_length=1, description="Experiment of MLflow; made if there is none"
+        "seamlessflow",
+        min_length=1,
+        description="MLflow experiment; it is made if it does not exist",
     )
 
     run_name: str | None = Field(
         None,
         min_length=1,
-        description="Name of the run at Weights & Biases and MLflow; none: its directory's name, "
+        description="The run's name at Weights & Biases and MLflow; none: its directory's name, "
         "with the policy if there are several",
     )
     samples_every: int = Field(
         10,
         ge=0,
-        description="Steps between two tables of sample texts, in samples.jsonl beside the metrics "
-        "and in all sinks that show texts; 0: none",
+        description="Steps between two tables with sample texts, in samples.jsonl beside the "
+        "metrics and in all sinks that show texts; 0: none",
     )
     samples: int = Field(
-        8, ge=1, description="Most rows of such a table: best and worst session of each group"
+        8, ge=1, description="Most rows in such a table: each group's best and worst session"
     )
 
     @field_validator("mlflow_uri")

@@ -24,15 +24,15 @@ class ReuseSection(Section):
     groups: int = Field(
         0, ge=0, description="Most such groups in each batch, beside run.groups_per_step; 0: none"
     )
-    uses: int = Field(2, ge=2, description="Steps that may train a group, the first one included")
+    uses: int = Field(2, ge=2, description="How many steps may train a group, including the first")
     max_staleness: int = Field(
         8,
         ge=1,
-        description="Largest staleness of their tokens, in optimizer steps, in place of "
-        "trainer.max_staleness; older ones are masked, whatever trainer.on_stale says",
+        description="Largest staleness for these groups' tokens, in optimizer steps, instead of "
+        "trainer.max_staleness; older tokens are masked, whatever trainer.on_stale says",
     )
     choice: ChoiceName = Field(
-        "random", description="Choice of groups: random, or those trained last (newest)"
+        "random", description="Which groups are chosen: random ones, or those trained last (newest)"
     )
 
 
@@ -41,18 +41,18 @@ class PoolSection(Section):
 
     prefix: str | None = Field(
         None,
-        description="Prefix of the topics with its sessions, such as that of an earlier run or of "
-        "an import; none: the run's own, for the pool `own` alone",
+        description="Prefix of the topics with the pool's sessions, such as an earlier run's or an "
+        "import's; none: this run's own sessions, only for the pool `own`",
     )
-    uses: int = Field(4, ge=1, description="Steps that may train a stored session")
+    uses: int = Field(4, ge=1, description="How many steps may train a stored session")
     max_staleness: int | None = Field(
         None,
         ge=1,
-        description="The pool `own`: largest staleness of a stored token, in optimizer steps, in "
-        "place of trainer.max_staleness; none: any",
+        description="For the pool `own`: largest staleness for a stored token, in optimizer steps, "
+        "instead of trainer.max_staleness; none: any",
     )
     keep: int = Field(
-        10_000, ge=1, description="Groups that are remembered, the newest ones; a name and places"
+        10_000, ge=1, description="How many of the newest groups are remembered, by name and places"
     )
 
 
@@ -61,16 +61,16 @@ class ReplaySection(Section):
 
     name: OrUserFunction[MixerName] | None = Field(
         None,
-        description="Rule that chooses stored sessions for a step, also module:function of your "
-        "own; rescue: one success for a group that failed whole; mix: further groups",
+        description="Rule that chooses stored sessions for a step. rescue: one success for a group "
+        "in which all failed; mix: further groups; or your own module:function",
     )
     pools: dict[str, PoolSection] = Field(
-        {}, description="Pools of stored sessions by name; `own` has the run's own groups"
+        {}, description="Pools with stored sessions, by name; `own` has this run's groups"
     )
     take: Literal["newest", "random"] = Field(
-        "newest", description="rescue: which of several stored successes"
+        "newest", description="rescue: which one is taken if several successes are stored"
     )
-    passes: float = Field(1.0, description="rescue: least return of a success")
+    passes: float = Field(1.0, description="rescue: least return for a success")
     foreign: int = Field(
         4, ge=1, description="mix: stored groups in a batch, beside run.groups_per_step new ones"
     )

@@ -1,7 +1,7 @@
-"""Sampled answers and sessions of a model, kept as token ids in lines of JSON.
+"""A model's sampled answers and sessions, kept as token ids in lines of JSON.
 
-A file that is there is continued, so a measurement that was cut off goes on. Lines have ids alone:
-what became of their text is computed from them (`shares.py`).
+An existing file is continued, so a measurement that was cut off goes on. Lines have only ids: what
+became of their text is computed from them (`shares.py`).
 """
 
 import json
@@ -28,7 +28,7 @@ _SESSION_LIMIT = 32
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A sampled session: its question, and the ids of the answer of each turn."""
+    """A sampled session: its question, and each turn's answer as ids."""
 
     kind: str
     question: str
@@ -39,13 +39,13 @@ class Line:
 
     @property
     def name(self) -> str:
-        """Return what its sampling seed follows from."""
+        """Return the text that decides its sampling seed."""
         return f"{self.question} {self.tools} {self.limit} {self.sample}"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sessions to sample: so many of each question, of so many turns of at most `limit` tokens."""
+    """Sessions to sample: `samples` for each question, with `turns` answers of `limit` tokens."""
 
     tools: bool
     limit: int
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def file(self) -> str:
-        """Return the name of its file."""
+        """Return its file's name."""
         kind = "tools" if self.tools else "plain"
         return f"{kind}-turns{self.turns}-limit{self.limit}.jsonl"
 
@@ -72,7 +72,7 @@ class Plan:
 
 
 def plans(tools: bool, scale: int) -> list[Plan]:
-    """Return what is sampled of a model, the quick plans first."""
+    """Return what is sampled from a model, the quick plans first."""
     plain = [
         Plan(False, 64, 8 * scale),
         Plan(False, _SESSION_LIMIT, 2 * scale, _TURNS),
@@ -94,7 +94,7 @@ class Conversation:
         """The ids that the model sees, int32 bytes."""
 
     def answer(self, ids: Sequence[int], follow_up: str) -> None:
-        """Go on to the next turn: with the results of the calls of an answer, or a question."""
+        """Go on to the next turn: with results for the answer's calls, or with a question."""
         completion = pack(ids)
         tail = self._renderer.tail(self.prompt)
         parsed = self._renderer.parse(completion, self._tools, tail)
@@ -122,18 +122,18 @@ class Conversation:
         self.messages += [said, *new]
 
     def rendered_again(self) -> bytes:
-        """Return the prompt that the template makes of the messages."""
+        """Return the prompt that the template makes from the messages."""
         return self._renderer.render(self.messages, self._tools)
 
 
 def text_of(renderer: Renderer, ids: Sequence[int]) -> str:
-    """Return the text of an answer as servers return it: without special tokens."""
+    """Return an answer's text as servers return it: without special tokens."""
     stream = renderer.text_stream()
     return stream.feed(ids) + stream.flush()
 
 
 def sampled(plan: Plan, sampler: Sampler, renderer: Renderer, directory: Path) -> Iterator[int]:
-    """Sample what a plan's file lacks; yield the number of its lines after each part."""
+    """Sample what a plan's file lacks; yield its line count after each part."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / plan.file
     lines = plan.lines()
@@ -149,7 +149,7 @@ def sampled(plan: Plan, sampler: Sampler, renderer: Renderer, directory: Path) -
 def _answered(
     plan: Plan, lines: Sequence[Line], sampler: Sampler, renderer: Renderer
 ) -> list[list[list[int]]]:
-    """Return the answers to all turns of each session; the sessions take a turn together."""
+    """Return each session's answers to all turns; the sessions take a turn together."""
     conversations = [Conversation(renderer, line.question, line.tools) for line in lines]
     turns: list[list[list[int]]] = [[] for _ in lines]
     for turn in range(plan.turns):
@@ -167,6 +167,6 @@ def _answered(
 
 
 def read(file: Path) -> list[Line]:
-    """Return the lines of a file."""
+    """Return a file's lines."""
     rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return [Line(**{**row, "turns": tuple(map(tuple, row["turns"]))}) for row in rows]

@@ -1,7 +1,7 @@
-"""Text that is encoded again: which of its ids differ from the sampled ones. Pure.
+"""Text that is encoded again, and the ids that then differ from the sampled ones. Pure.
 
-Two encodings of the same bytes are cut at the places where both have the border of a token. A part
-with other ids on both sides is a change.
+Two encodings of the same bytes are cut where both have a token's border. A part with other ids on
+both sides is a change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 Spelling = Callable[[int], bytes]
-"""The bytes of a token, as `Tokenizer.token_bytes`."""
+"""Returns a token's bytes, as `Tokenizer.token_bytes` does."""
 
 LOST = "lost"
 """Bytes that the text does not have: a special token, or white space at an end."""
 BROKEN = "broken characters"
-"""Bytes that are no UTF-8, so that the text has U+FFFD in their place."""
+"""Bytes that are no UTF-8, so that the text has U+FFFD instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Tokens of the same bytes: from and behind these places of both encodings."""
+    """Tokens with the same bytes: from and behind these places, in both encodings."""
 
     sampled: tuple[int, int]
     again: tuple[int, int]
@@ -27,7 +27,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A part with other ids, its kind, and the spelling of its tokens."""
+    """A part with other ids, its kind, and its tokens' spelling."""
 
     kind: str
     sampled: tuple[str, ...]
@@ -40,7 +40,7 @@ class Change:
 def parts(sampled: Sequence[bytes], again: Sequence[bytes]) -> list[Part]:
     """Return the parts between two common borders, or a single one for other bytes.
 
-    `sampled` and `again` are the bytes of each token.
+    `sampled` and `again` have each token's bytes.
     """
     if b"".join(sampled) != b"".join(again):
         return [Part((0, len(sampled)), (0, len(again)))]
@@ -54,13 +54,13 @@ def parts(sampled: Sequence[bytes], again: Sequence[bytes]) -> list[Part]:
 
 
 def _borders(tokens: Sequence[bytes]) -> dict[int, int]:
-    """Return the place behind each token by the number of bytes until there."""
+    """Return the place behind each token, by the byte count up to there."""
     # Of several places at one byte (a token without bytes) the last one counts.
     return {byte: place for place, byte in enumerate(accumulate(map(len, tokens)), start=1)}
 
 
 def changes(sampled: Sequence[int], again: Sequence[int], spelling: Spelling) -> list[Change]:
-    """Return what differs between the sampled ids and those of their text."""
+    """Return what differs between the sampled ids and their text's ids."""
     return list(_changes(list(sampled), list(again), spelling))
 
 
@@ -82,7 +82,7 @@ def _changes(sampled: list[int], again: list[int], spelling: Spelling) -> Iterat
 
 
 def kind_of(spelt: bytes) -> str:
-    """Return the kind of the text that a changed part spells."""
+    """Return what kind of text a changed part spells."""
     text = spelt.decode(errors="replace")
     bare = text.strip()
     if not bare:

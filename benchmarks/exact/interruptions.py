@@ -32,12 +32,12 @@ from seamlessflow.trainer.data.packing import pack
 
 _DEADLINE_S = 1800.0
 _STEPS = 100
-"""Length of the schedule of the training that makes new weights; only its first steps are made."""
+"""Steps in the schedule for training new weights; only its first steps are made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An interruption: of what it consists."""
+    """An interruption's parts."""
 
     moves: bool
     updates: bool
@@ -64,7 +64,7 @@ class InterruptedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswer:
-    """An answer with the log-probs of its tokens."""
+    """An answer with its tokens' log-probs."""
 
     ids: tuple[int, ...]
     versions: tuple[int, ...]
@@ -92,7 +92,7 @@ class Sampling:
             engine.submit(str(place), answer.prompt, so_far, sampling, self._adder(answer))
 
     def wait(self, tokens: int) -> None:
-        """Return once each answer has so many tokens or is finished. Raises `TimeoutError`."""
+        """Return once each answer has `tokens` tokens or is finished. Raises `TimeoutError`."""
 
         def complete() -> bool:
             return all(answer.finished or len(answer.versions) >= tokens for answer in self.answers)

@@ -1,4 +1,4 @@
-"""Pictures: prompts with other ids by turn, and the reward of each variant over its steps."""
+"""Pictures: prompts with other ids by turn, and each variant's reward over its steps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchmarks.exact.variants import VARIANTS
 
 _COLOURS = ("#2f6fce", "#c4563c", "#8a8f98", "#3c9a5f")
 _WINDOW = 5
-"""Steps that a point is the mean of."""
+"""Steps over which a point is the mean."""
 
 
 @style.context("seamlessflow.reports.style")
@@ -70,7 +70,7 @@ def draw_rewards(runs: Mapping[Run, Sequence[StepRow]], path: Path) -> None:
 
 
 def smoothed(rewards: Sequence[float]) -> list[float]:
-    """Return the mean of each reward and the few before it."""
+    """Return each reward's mean with the few before it."""
     return [
         float(np.mean(rewards[max(0, place + 1 - _WINDOW) : place + 1]))
         for place in range(len(rewards))

@@ -1,4 +1,4 @@
-"""Markdown tables of shares, trainings and interruptions. Pure."""
+"""Markdown tables for shares, trainings and interruptions. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from benchmarks.exact.variants import VARIANTS
 from benchmarks.learning.intervals import Estimate, estimate
 
 _EXAMPLES = 4
-"""Examples of each kind of change."""
+"""Examples for each kind of change."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -51,7 +51,7 @@ def answers_table(answers: Sequence[AnswerChanges]) -> str:
 
 
 def questions_table(answers: Sequence[AnswerChanges], limit: int) -> str:
-    """Return the same by kind of question, for answers of at most `limit` tokens."""
+    """Return the same by kind of question, for answers with at most `limit` tokens."""
     chosen = [answer for answer in answers if answer.limit == limit and not answer.tools]
     names = dict.fromkeys(answer.kind for answer in chosen)
     rows = [(name, _changed([a for a in chosen if a.kind == name])) for name in names]
@@ -107,7 +107,7 @@ def training_table(runs: Mapping[Run, Sequence[StepRow]]) -> str:
 
 
 def gradients_table(rows: Sequence[StepRow]) -> str:
-    """Return how far the gradient of each variant is from the exact one, in equal steps.
+    """Return how far each variant's gradient is from the exact one, in equal steps.
 
     Steps without a changed answer are counted and left out: their gradients are equal.
     """
@@ -142,7 +142,7 @@ def gaps_table(rows: Sequence[StepRow]) -> str:
 
 
 def interruptions_table(cases: Mapping[str, Sequence[ScoredAnswer]]) -> str:
-    """Return differences of engine and trainer by case, under each token's version and the last."""
+    """Return engine-trainer differences by case, by each token's version and the last one."""
     lines = []
     uninterrupted = cases.get("none", ())
     for name, answers in cases.items():
@@ -188,7 +188,7 @@ def _shown(change: Change) -> str:
 
 def _code(pieces: Sequence[str]) -> str:
     """Return tokens as Markdown, with a dot between them."""
-    # A bar would end the cell of a table.
+    # A bar would end a table's cell.
     text = "·".join(pieces).replace("|", "\\|")
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
@@ -213,12 +213,12 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _half(values: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of a mean of many values, 0 for one."""
+    """Return half the 95 % interval's width around a mean over many values, 0 for one."""
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _distances(answers: Sequence[ScoredAnswer], version: int) -> list[float]:
-    """Return the differences of the tokens that a version sampled, under that version."""
+    """Return the differences for the tokens that a version sampled, under that version."""
     return [
         abs(engine - trainer)
         for answer in answers
@@ -230,7 +230,7 @@ def _distances(answers: Sequence[ScoredAnswer], version: int) -> list[float]:
 
 
 def _by_last_version(answers: Sequence[ScoredAnswer]) -> list[float]:
-    """Return the differences of all tokens under the last version of their answer."""
+    """Return the differences for all tokens under their answer's last version."""
     return [
         abs(engine - trainer)
         for answer in answers

@@ -1,4 +1,4 @@
-"""Runs and cases that were made once, as files: the rows of a training, the answers of a case."""
+"""Runs and cases that were made once, as files: a training's rows, a case's answers."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ COMPARED: tuple[Variant, ...] = tuple(name for name in VARIANTS if name != "exac
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A training: its variant, its seed, its length, and the most tokens of an answer."""
+    """A training: its variant, its seed, its length, and the most tokens in an answer."""
 
     variant: Variant
     seed: int
@@ -24,7 +24,7 @@ class Run:
 
     @property
     def file(self) -> str:
-        """Return the name of its file."""
+        """Return its file's name."""
         return f"{self.variant}-seed{self.seed}-steps{self.steps}-limit{self.limit}.jsonl"
 
     def exists(self, out: Path) -> bool:
@@ -35,9 +35,9 @@ class Run:
 def train(
     run: Run, model: Path, out: Path, every: int, on_row: Callable[[StepRow], None]
 ) -> list[StepRow]:
-    """Return the rows of a run, from its file or after making it.
+    """Return a run's rows, from its file or after making it.
 
-    Each `every`-th step of an exact run also computes the gradients of the variants; 0: no step.
+    Each `every`-th step in an exact run also computes the variants' gradients; 0: no step.
     """
     file = out / "training" / run.file
     if not file.exists():
@@ -52,7 +52,7 @@ def train(
 
 
 def rows_of(file: Path) -> list[StepRow]:
-    """Return the rows of the file of a run."""
+    """Return the rows in a run's file."""
     return [
         StepRow(
             **{
@@ -66,24 +66,24 @@ def rows_of(file: Path) -> list[StepRow]:
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """Sizes of the measurement of interruptions."""
+    """Sizes for measuring interruptions."""
 
     samples: int
     """Answers to each question."""
     limit: int
     after: int
-    """Tokens of each answer, at least, before it is interrupted."""
+    """Tokens in each answer, at least, before it is interrupted."""
     steps: int
-    """Steps of training that the new weights are ahead."""
+    """Training steps that the new weights are ahead."""
 
     def file(self, case: str, out: Path) -> Path:
-        """Return the file of a case."""
+        """Return a case's file."""
         sizes = f"limit{self.limit}-after{self.after}-steps{self.steps}-samples{self.samples}"
         return out / "interruptions" / f"{case.replace(' ', '-')}-{sizes}.jsonl"
 
 
 def interrupt(case: str, sizes: Interruption, model: Path, out: Path) -> list[ScoredAnswer]:
-    """Return the scored answers of a case, from its file or after sampling them."""
+    """Return a case's scored answers, from its file or after sampling them."""
     file = sizes.file(case, out)
     if not file.exists():
         new = out / f"weights-steps{sizes.steps}"

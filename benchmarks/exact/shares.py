@@ -1,7 +1,7 @@
 """Shares of answers and prompts whose text has other ids, with their intervals. Pure.
 
-An answer that was sampled with a limit of 64 tokens is, up to its 16th, the answer with a limit of
-16: so a line counts for each lower limit too.
+An answer that was sampled with a limit of 64 tokens begins with the answer for a limit of 16. So a
+line counts for each lower limit too.
 """
 
 import math
@@ -20,7 +20,7 @@ from seamlessflow.trainer.data.figures.chances import wilson
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A count of a whole, with its 95 % interval by Wilson."""
+    """A count out of a whole, with Wilson's 95 % interval."""
 
     count: int
     whole: int
@@ -39,7 +39,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class AnswerChanges:
-    """Changes of an answer of at most `limit` tokens."""
+    """Changes in an answer with at most `limit` tokens."""
 
     kind: str
     tools: bool
@@ -52,7 +52,7 @@ class AnswerChanges:
 
 @dataclass(frozen=True, slots=True)
 class PromptChanges:
-    """Changes of the prompt of a turn, rendered again from messages."""
+    """Changes in a turn's prompt, rendered again from messages."""
 
     tools: bool
     turn: int
@@ -81,7 +81,7 @@ def of_answers(
 def of_prompts(
     lines: Sequence[Line], renderer: Renderer, tokenizer: Tokenizer
 ) -> Iterator[PromptChanges]:
-    """Yield what becomes of the prompt of each later turn of each session."""
+    """Yield what becomes of each later turn's prompt in each session."""
     for line in lines:
         conversation = Conversation(renderer, line.question, line.tools)
         for place, ids in enumerate(line.turns[:-1]):
@@ -102,5 +102,5 @@ def by_turn(prompts: Sequence[PromptChanges]) -> dict[int, Share]:
 
 
 def kinds(all_changes: Sequence[Change]) -> Counter[str]:
-    """Return how many changes there are of each kind."""
+    """Return the count of changes by kind."""
     return Counter(change.kind for change in all_changes)

@@ -1,4 +1,4 @@
-"""Tasks of the models: single questions of several kinds, sessions, tools, and sums."""
+"""Tasks for the models: single questions of several kinds, sessions, tools, and sums."""
 
 import random
 import re
@@ -55,7 +55,7 @@ FOLLOW_UPS = (
     "How many words were that?",
     "Write it as JSON.",
 )
-"""Words of the user in the second to the eighth turn of a session."""
+"""The user's words in a session's second to eighth turn."""
 
 TOOL_QUESTIONS = (
     "What is the weather in Lisbon?",
@@ -68,7 +68,7 @@ TOOL_QUESTIONS = (
     "Which files in docs name the scheduler?",
 )
 TOOL_RESULT = '{"result": "12", "unit": "C"}'
-"""Result of every call."""
+"""Every call's result."""
 
 
 def _tool(name: str, description: str, **properties: str) -> Mapping[str, object]:
@@ -96,7 +96,7 @@ class Sum:
     value: int
 
     def reward(self, answer: str) -> float:
-        """Return 1 if the last whole number of an answer is the value, else 0.
+        """Return 1 if the last whole number in an answer is the value, else 0.
 
         A number within a sentence counts, so that nothing is won by leaving the sentence out.
         """
@@ -106,7 +106,7 @@ class Sum:
 
 
 def sums(seed: int, step: int, count: int) -> list[Sum]:
-    """Return the tasks of a step: whole numbers up to 20, results of at least 0."""
+    """Return a step's tasks: whole numbers up to 20, results of at least 0."""
     draw = random.Random(f"sums {seed} {step}")  # nosec B311 # repeatable draws
     return [_sum(draw) for _ in range(count)]
 

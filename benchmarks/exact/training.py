@@ -1,7 +1,8 @@
-"""Training on small sums, by the exact ids or by a variant of them, in this process.
+"""Training on small sums, with the exact ids or with a variant, in this process.
 
-Sampled by the torch engine's batching; batch, advantages, loss and update are the trainer's. A run
-follows from its seed, so runs of one seed see equal tasks and, in their first step, equal answers.
+The torch engine's batching samples; batch, advantages, loss and update are the trainer's. A run
+follows from its seed, so runs with one seed see equal tasks and, in their first step, equal
+answers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ _KV_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class RolledOut:
-    """The answers of a step, each with its prompt and its reward."""
+    """A step's answers, each with its prompt and its reward."""
 
     prompts: Sequence[bytes]
     answers: Sequence[Answer]
@@ -53,7 +54,7 @@ class RolledOut:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The gradient of a variant beside that of the exact ids, for equal answers and weights."""
+    """A variant's gradient beside the exact ids' gradient, for equal answers and weights."""
 
     norm: float
     distance: float
@@ -72,7 +73,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step of a run."""
+    """A step in a run."""
 
     step: int
     reward: float
@@ -83,8 +84,7 @@ class StepRow:
     """Tokens that were sampled."""
     metrics: Mapping[str, float]
     gaps: Sequence[float]
-    """By changed answer: the log-prob of its other ids by the trainer, less that of the sampled
-    ones by the engine, in nats."""
+    """By changed answer: the trainer's log-prob for its other ids, less the engine's, in nats."""
     behind: Sequence[float]
     """By token behind a change in an answer, where ids agree again: the same difference."""
     compared: Mapping[str, Compared]
@@ -110,7 +110,7 @@ class SumsTraining:
     def advance(self, beside: Sequence[Variant] = ()) -> StepRow:
         """Sample, train one step, and return its figures.
 
-        The gradients of the variants `beside` are computed for the same answers, and thrown away.
+        The gradients for the variants `beside` are computed for the same answers, and thrown away.
         """
         step = self._steps.step
         rolled = self._roll_out(step)
@@ -158,7 +158,7 @@ class SumsTraining:
     def _made(
         self, steps: Steps, variant: Variant, rolled: RolledOut
     ) -> tuple[Batch, list[Update]]:
-        """Return the batch of a variant, and its updates under the present weights."""
+        """Return a variant's batch, and its updates under the present weights."""
         batch = steps.batch(self._records(steps.step, variant, rolled))
         if variant != "recomputed":
             return batch, steps.updates(batch)
@@ -180,7 +180,7 @@ class SumsTraining:
         return records
 
     def _compared(self, rolled: RolledOut, variants: Sequence[Variant]) -> Mapping[str, Compared]:
-        """Return the gradient of each variant beside the exact one; no weight changes."""
+        """Return each variant's gradient beside the exact one; no weight changes."""
         if not variants or (exact := self._gradient("exact", rolled)) is None:
             return {}
         return {
@@ -190,10 +190,10 @@ class SumsTraining:
         }
 
     def _gradient(self, variant: Variant, rolled: RolledOut) -> Tensor | None:
-        """Return the gradient of a batch, or None if all of its groups have equal rewards."""
+        """Return a batch's gradient, or None if all its groups have equal rewards."""
         batch, (update,) = self._made(self._aside, variant, rolled)
         self._aside.pass_over(batch)
-        # Each value is the gradient so far, so the last one is that of the batch.
+        # Each value is the gradient so far, so the last one is the batch's.
         vector: Tensor | None = None
         for gradient in self.backend.gradients(update.input):
             vector = torch.cat([of_parameter.flatten() for of_parameter in gradient.values()])
@@ -217,7 +217,7 @@ class SumsTraining:
         return gaps, behind
 
     def _behind(self, answer: Answer, again_N: Sequence[float]) -> Iterator[float]:
-        """Yield trainer's less engine's log-prob of each token behind an answer's first change."""
+        """Yield the trainer's less the engine's log-prob for tokens behind a first change."""
         sampled, again = [
             [self._tokenizer.token_bytes(token) for token in ids]
             for ids in (answer.ids, answer.again)

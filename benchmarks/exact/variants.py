@@ -1,7 +1,7 @@
-"""Variants of a session: the sampled ids, or its text encoded again as users of such proxies do it.
+"""A session's variants: the sampled ids, or its text encoded again as users of proxies do it.
 
 - `exact`: ids and log-probs as sampled.
-- `recomputed`: other ids, and the trainer's own log-probs of them in place of the engine's.
+- `recomputed`: other ids, and the trainer's own log-probs for them instead of the engine's.
 - `padded`: other ids, and the engine's log-probs by place, cut or filled up with zeros.
 - `dropped`: a session with other ids is masked; others are as sampled.
 
@@ -36,7 +36,7 @@ class Answer:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     again: tuple[int, ...]
-    """Ids of its text, with its stop token if it ended with one."""
+    """Its text's ids, with its stop token if it ended with one."""
 
     @property
     def changed(self) -> bool:
@@ -56,10 +56,10 @@ class Answer:
 
 
 def encoded_again(ids: Sequence[int], stops: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of the text of an answer, with its stop token behind them if it has one.
+    """Return the ids of an answer's text, with its stop token behind them if it has one.
 
-    The text has no special tokens, as that of a server. A stop token is kept, although a proxy that
-    gets text alone must guess it from the finish reason.
+    The text has no special tokens, as a server's text. A stop token is kept, although a proxy that
+    gets only text must guess it from the finish reason.
     """
     ended = bool(ids) and ids[-1] in stops
     body = list(ids[:-1] if ended else ids)
@@ -68,7 +68,7 @@ def encoded_again(ids: Sequence[int], stops: Sequence[int], tokenizer: Tokenizer
 
 
 def recomputed(batch: Batch, settings: TrainerSection, backend: TorchBackend) -> Batch:
-    """Return the batch with the back end's log-probs in place of those of its engine."""
+    """Return the batch with the back end's log-probs instead of its engine's."""
     micro_batches = packed(batch.chains(), settings.micro_batch_tokens, settings.layout)
     columns = backend.annotate(micro_batches, (Column.PROXIMAL,))
     scored = with_columns(batch, micro_batches, columns)

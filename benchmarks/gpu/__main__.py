@@ -1,10 +1,10 @@
-"""Checks of what only a GPU can show: parts of minutes, each in a process of its own.
+"""Checks of what only a GPU can show: parts that take minutes, each in its own process.
 
     scripts/test-gpu [--device cuda] [--small] [--minutes N] [--model DIR] [--out DIR] [PART...]
 
-Prints one line of JSON a part, with its figures and the device, and writes each to DIR. Parts come
-in the order of their worth: with --minutes, those that have no time left are skipped, and the one
-under way is ended. What it measured until then stays. `shapes` stands for all parts of that name.
+Prints one line of JSON a part, with its figures and the device, and writes each to DIR. The most
+valuable parts come first: with --minutes, parts that have no time left are skipped, and the part
+under way is ended. What it measured until then stays. `shapes` stands for all parts with that name.
 
 A part that lacks something, such as vLLM, says so and is skipped. Ends with status 1 if a part
 failed, 2 for a part that does not exist or a directory that cannot be used, 3 without a GPU.
@@ -101,7 +101,7 @@ def _missing(device: str) -> str:
 
 
 def _within(left_s: float, part: str, asked: argparse.Namespace) -> Result:
-    """Return the result of a part that has at most so many seconds."""
+    """Return a part's result; the part has at most so many seconds."""
     if left_s < LEAST_S:
         return {"part": part, "status": "skipped", "reason": "no time is left", "seconds": 0.0}
     print(f"{part}: begins", file=sys.stderr)
@@ -120,9 +120,9 @@ def _command(part: str, asked: argparse.Namespace) -> list[str]:
 
 
 def ended(command: Sequence[str], limit_s: float) -> tuple[int | None, list[str]]:
-    """Return the status of a program, None if its time was up, and the lines that it printed.
+    """Return a program's status, None if its time was up, and the lines that it printed.
 
-    It has a session of its own, so that all that it started ends with it.
+    It has its own session, so that all that it started ends with it.
     """
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     status: int | None = None
@@ -139,7 +139,7 @@ def ended(command: Sequence[str], limit_s: float) -> tuple[int | None, list[str]
 
 
 def result(part: str, status: int | None, lines: Sequence[str], limit_s: float) -> Result:
-    """Return what a part printed last; if it came to no end, what it had measured until then."""
+    """Return what a part printed last; if it did not end, what it had measured until then."""
     printed = _last(lines)
     if status == 0:
         return printed
@@ -150,7 +150,7 @@ def result(part: str, status: int | None, lines: Sequence[str], limit_s: float) 
 
 
 def _last(lines: Sequence[str]) -> Mapping[str, object]:
-    """Return the last line that is an object of JSON, an empty one if there is none."""
+    """Return the last line that is a JSON object, an empty one if there is none."""
     for line in reversed(lines):
         try:
             value = json.loads(line)

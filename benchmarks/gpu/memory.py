@@ -1,4 +1,4 @@
-"""The peak of a device's memory in two updates, against that of `seamlessflow plan`."""
+"""A device's peak memory in two updates, against what `seamlessflow plan` says."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,11 +21,11 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "half": {"dtype": "bfloat16", "master_dtype": "bfloat16"},
     "adapter": {"dtype": "bfloat16", "adapter": {"rank": 16}},
 }
-"""Settings of the trainer by the name of a case."""
+"""Trainer settings by case."""
 
 
 def run(asked: Asked) -> Figures:
-    """Return planned and measured MiB, and their ratio, by case; measured on a GPU alone."""
+    """Return planned and measured MiB, and their ratio, by case; measured only on a GPU."""
     model = write_model(asked.directory / "model", asked.small)
     figures = {name: _case(asked, model, settings) for name, settings in CASES.items()}
     ratios = [case["ratio"] for case in figures.values() if "ratio" in case]

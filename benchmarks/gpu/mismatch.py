@@ -1,4 +1,4 @@
-"""Log-probs of the torch engine against the trainer's, of the same weights, by element type."""
+"""The torch engine's log-probs against the trainer's, with the same weights, by element type."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -22,7 +22,7 @@ FIGURES = ("mismatch_mean", "mismatch_max", "mismatch_kl")
 
 
 def run(asked: Asked) -> Figures:
-    """Return the trainer's figures of the mismatch for float32 and bfloat16."""
+    """Return the trainer's mismatch figures for float32 and bfloat16."""
     model = write_model(asked.directory / "model", asked.small)
     sessions, tokens = (4, 16) if asked.small else (16, 256)
     figures: dict[str, object] = {}
@@ -49,7 +49,7 @@ def _turn(engine: Engine, number: int, tokens: int) -> Turn:
 
 
 def _seconds(turns: Sequence[Turn]) -> float:
-    """Return the time from the first token of the turns to the last one."""
+    """Return the time from the turns' first token to their last one."""
     return max(turn.times[-1] for turn in turns) - min(turn.times[0] for turn in turns)
 
 
@@ -58,7 +58,7 @@ def _prompt(number: int) -> npt.NDArray[np.int32]:
 
 
 def _session(number: int, turn: Turn) -> Chain:
-    """Return the session of a turn, once the engine has sampled all of it."""
+    """Return a turn's session, once the engine has sampled all of it."""
     chunks = turn.ended().chunks
     ids = b"".join(chunk.token_ids for chunk in chunks)
     logprobs = b"".join(chunk.logprobs for chunk in chunks)

@@ -29,7 +29,7 @@ Outcome = tuple[Mapping[str, float], Mapping[str, Tensor]]
 
 
 def run(asked: Asked) -> Figures:
-    """Return the largest differences of metrics and weights, by back end and layout."""
+    """Return the largest differences in metrics and weights, by back end and layout."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     model = write_model(asked.directory / "model", small=True)
     figures = {}
@@ -45,7 +45,7 @@ def run(asked: Asked) -> Figures:
 
 
 def _updated(asked: Asked, model: Path, layout: Layout, backend: str, device: str) -> Outcome:
-    """Return metrics and weights of an update."""
+    """Return an update's metrics and weights."""
     chosen = {"backend": backend, "device": device, "layout": layout, "optimizer": _OPTIMIZER}
     settings = TrainerSection.model_validate(chosen)
     made = (
@@ -70,7 +70,7 @@ def _updated(asked: Asked, model: Path, layout: Layout, backend: str, device: st
 
 
 def _distance(outcome: Outcome, other: Outcome) -> float:
-    """Return the largest difference, of metrics relative to their size."""
+    """Return the largest difference; metrics differ relative to their size."""
     metrics = [
         abs(outcome[0][name] - other[0][name]) / max(1.0, abs(outcome[0][name]))
         for name in _METRICS

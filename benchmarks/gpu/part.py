@@ -1,8 +1,8 @@
-"""Parts, and that which they have in common.
+"""Parts, and what they have in common.
 
-A part is a module of this folder, or of one below, with a function `run`. It returns figures,
-raises `Lacks` if it cannot run here, and `Unmet` if a figure is not as it must be. One that takes
-long calls `so_far` with what it has measured, which stays if its time is up.
+A part is a module in this folder, or in one below, with a function `run`. It returns figures,
+raises `Lacks` if it cannot run here, and `Unmet` if a figure is not as it must be. A part that
+takes long calls `so_far` with what it has measured, which stays if its time is up.
 """
 
 import gc
@@ -28,7 +28,7 @@ PARTS = {
     "vllm": "vllm.engine",
     "throughput": "vllm.throughput",
 }
-"""Module of each part, below this folder; those that are worth most come first."""
+"""Each part's module, below this folder; the most valuable parts come first."""
 LIMIT_S = 900.0
 LIMITS_S = {
     "real": 420.0,
@@ -37,14 +37,14 @@ LIMITS_S = {
     "shapes-4b": 150.0,
     "shapes-8b": 240.0,
 }
-"""Seconds after which a part is ended, where these are not `LIMIT_S`."""
+"""Seconds after which a part is ended, if they are not `LIMIT_S`."""
 Figures = Mapping[str, object]
 Result = Mapping[str, object]
 """A part's name, status, figures or reason, and machine."""
 
 
 class Lacks(Exception):
-    """Something that a part needs and that this machine has not."""
+    """Something that a part needs and that this machine lacks."""
 
 
 class Unmet(Exception):
@@ -53,7 +53,7 @@ class Unmet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A part with its device and a directory of its own; `model`: that of the part `real`."""
+    """A part with its device and its own directory; `model` is for the part `real`."""
 
     device: str
     directory: Path
@@ -63,12 +63,12 @@ class Asked:
 
     @property
     def on_gpu(self) -> bool:
-        """Return whether memory and times are those of a GPU."""
+        """Return whether memory and times are a GPU's."""
         return self.device.startswith("cuda")
 
 
 def parts_named(name: str) -> list[str]:
-    """Return the part of that name, or all whose name goes on behind it with a hyphen."""
+    """Return the part with that name, or all parts whose name goes on behind it with a hyphen."""
     return [part for part in PARTS if part == name or part.startswith(f"{name}-")]
 
 
@@ -84,7 +84,7 @@ def meets(condition: bool, text: str, figures: Figures) -> None:
 
 
 def timed(work: Callable[[], object], device: str) -> float:
-    """Return the seconds of some work, on the device too."""
+    """Return the seconds that some work takes, on the device too."""
     began = time.perf_counter()
     work()
     wait_for(device)
@@ -100,7 +100,7 @@ def wait_for(device: str) -> None:
 
 
 def free_bytes(device: str) -> int:
-    """Return the free memory of a GPU; 0 for a CPU."""
+    """Return a GPU's free memory; 0 for a CPU."""
     if not device.startswith("cuda"):
         return 0
     import torch
@@ -110,7 +110,7 @@ def free_bytes(device: str) -> int:
 
 
 class DeviceMemory:
-    """The memory that this process takes of a GPU from now on; without figures on a CPU."""
+    """The memory that this process takes on a GPU from now on; without figures on a CPU."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -125,7 +125,7 @@ class DeviceMemory:
             torch.cuda.reset_peak_memory_stats(device)
 
     def against(self, planned: float) -> dict[str, float]:
-        """Return planned bytes and the peak so far in MiB, and the second over the first.
+        """Return planned MiB, the peak so far in MiB, and the peak's ratio to the plan.
 
         What CUDA itself keeps is not among what torch has allocated: it must not be planned here.
         """

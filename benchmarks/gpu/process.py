@@ -1,6 +1,7 @@
-"""The process of one part: `python -m benchmarks.gpu.process NAME`.
+"""The process for one part: `python -m benchmarks.gpu.process NAME`.
 
-No part imports it: a program's own module is `__main__`, whose exceptions would be others.
+No part imports it: a running program's module is `__main__`, so an import would make its exceptions
+anew.
 """
 
 import argparse

@@ -24,7 +24,7 @@ def require_kafka() -> None:
 def run_seamlessflow(
     arguments: Sequence[str], limit_s: float, settings: Mapping[str, str] | None = None
 ) -> str:
-    """Run a command of this repository, under more settings; return its standard output.
+    """Run a command from this repository, with more settings; return its standard output.
 
     Raises `RuntimeError` for another status than 0, and `TimeoutExpired`. What the command started
     ends then by itself, within seconds.

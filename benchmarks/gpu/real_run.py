@@ -1,4 +1,4 @@
-"""The run of `scripts/demo --real` on one device: a real model learns sums, a whole system around.
+"""The run of `scripts/demo --real` on one device: a real model learns sums in a whole system.
 
 One worker rolls out and trains in turns, with the torch engine. On a GPU it computes in bfloat16:
 the trainer's weights and moments stay in float32, the engine gets bfloat16. `seamlessflow audit`
@@ -80,7 +80,7 @@ def run(asked: Asked) -> Figures:
 
 
 def _model(asked: Asked) -> Path:
-    """Return the model's directory; a tiny one of random weights with `small` alone."""
+    """Return the model's directory; a tiny one with random weights only with `small`."""
     if asked.model is not None:
         return asked.model.resolve()
     if asked.small:
@@ -94,14 +94,14 @@ def _model(asked: Asked) -> Path:
 
 
 def _config(asked: Asked, model: Path, out: Path, steps: int) -> RunConfig:
-    """Return the configuration of the run."""
+    """Return the run's configuration."""
     config = sums_config(out, str(model), steps, seed=0)
     precision = "bfloat16" if asked.on_gpu else "float32"
     worker = WorkerSection(id="w0", tags=("rollout", "train"), device=asked.device)
     engine = config.rollout.torch.model_copy(update={"dtype": precision})
     trainer: dict[str, object] = {"dtype": precision}
     if asked.small and asked.model is None:
-        # Random weights are never right: groups of equal rewards are trained, too.
+        # Random weights are never right: groups with equal rewards are trained, too.
         trainer["filters"] = {"untrainable": "drop"}
     changes = {
         "workers": (worker,),
@@ -112,7 +112,7 @@ def _config(asked: Asked, model: Path, out: Path, steps: int) -> RunConfig:
 
 
 def _variables(config: RunConfig) -> Mapping[str, str]:
-    """Return the environment that makes the demo's configuration the one of this part."""
+    """Return the environment that turns the demo's configuration into this part's."""
     workers = [worker.model_dump(mode="json", exclude_unset=True) for worker in config.workers]
     return {
         variable(("workers",)): json.dumps(workers),
@@ -123,7 +123,7 @@ def _variables(config: RunConfig) -> Mapping[str, str]:
 
 
 def _speeds(summary: Mapping[str, Any]) -> dict[str, object]:
-    """Return tokens a second of the training's whole time, and seconds of weights of a step."""
+    """Return tokens a second over the whole training, and a step's seconds for weights."""
     wall_s = summary["train_wall_s"]
     loading = summary["device_time"].get("loading", 0.0)
     return {
@@ -136,7 +136,7 @@ def _speeds(summary: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _memory(planned: WorkerMemory, peak: "DevicePeak") -> dict[str, object]:
-    """Return MiB of the plan and of the device. Of keys and values the plan has the limit."""
+    """Return the plan's and the device's MiB. For keys and values the plan has the limit."""
     figures: dict[str, object] = {
         "planned_training_mib": round(planned.rank_bytes / _MIB),
         "planned_rollout_mib": round(planned.engine_bytes / _MIB),
@@ -159,7 +159,7 @@ def _audit(out: Path) -> dict[str, Any]:
 
 
 class DevicePeak:
-    """The most memory that other processes take of a GPU while this is entered; 0 for a CPU."""
+    """The most memory that other processes take on a GPU while this is entered; 0 for a CPU."""
 
     def __init__(self, device: str) -> None:
         self.on_gpu = device.startswith("cuda")
@@ -186,7 +186,8 @@ class DevicePeak:
     def _look(self) -> None:
         import torch
 
-        # The first question makes this process a context on the device: it is no part of the run.
+        # The first question gives this process a context on the device, which is no part of the
+        # run.
         before, _ = torch.cuda.mem_get_info(self._device)
         while not self._left.wait(_LOOK_S):
             free, _ = torch.cuda.mem_get_info(self._device)

@@ -1,4 +1,4 @@
-"""A change of roles on one device: a trainer gives its memory back, an engine sleeps and wakes."""
+"""A role change on one device: a trainer gives its memory back, an engine sleeps and wakes."""
 
 from contextlib import closing
 
@@ -14,12 +14,12 @@ _MIB = 1024 * 1024
 
 
 def run(asked: Asked) -> Figures:
-    """Return seconds of each move, and what stays on the device behind it."""
+    """Return each move's seconds, and what stays on the device behind it."""
     model = write_model(asked.directory / "model", asked.small)
     backend = TorchBackend(model, TrainerSection(device=asked.device, dtype="bfloat16"))
     backend.load(None, 0)
     update = step(some_chains(4, 128, 32), 1024)
-    # Kernels and the context of the device are no memory of a role.
+    # Kernels and the device's context are no role's memory.
     backend.acquire()
     backend.train(update)
     first_release_s = timed(backend.release, asked.device)

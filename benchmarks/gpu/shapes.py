@@ -1,8 +1,8 @@
-"""Random weights of the shapes of real models, in bfloat16: sampling, and an update of an adapter.
+"""Random weights in real models' shapes, in bfloat16: sampling, and an adapter's update.
 
-A part for each size, so that each has a deadline of its own: `shapes-1.5b`, `shapes-4b`,
-`shapes-8b`. The update is made if the plan of memory says that it fits on the device, with
-activations that are computed again if it only fits so.
+There is a part for each size, so that each has its own deadline: `shapes-1.5b`, `shapes-4b`,
+`shapes-8b`. The update is made if the memory plan says that it fits on the device. Activations are
+computed again if it only fits that way.
 """
 
 import time
@@ -38,9 +38,9 @@ class RealShape:
 
     name: str
     kind: str
-    """The `model_type` of its configuration."""
+    """Its configuration's `model_type`."""
     sizes: Mapping[str, Any]
-    """Settings of its configuration."""
+    """Its configuration's settings."""
 
 
 _QWEN: Mapping[str, Any] = {"vocab_size": 151936, "max_position_embeddings": 32768}
@@ -99,14 +99,14 @@ _TINY: Mapping[str, Any] = {
 UPDATES = 5
 """The first one is not measured."""
 BUDGET = 4096
-"""Tokens of a micro-batch."""
+"""Tokens in a micro-batch."""
 _RANK = 16
 _CLONING = {"surrogate": "cloning"}
 
 
 @dataclass(frozen=True, slots=True)
 class SampledTurns:
-    """Turns that an engine samples at once, each with a prompt of its own; lengths in tokens."""
+    """Turns that an engine samples at once, each with its own prompt; lengths in tokens."""
 
     turns: int
     prompt: int
@@ -114,7 +114,7 @@ class SampledTurns:
 
     @property
     def length(self) -> int:
-        """Return the tokens of a turn with its prompt."""
+        """Return the tokens in a turn with its prompt."""
         return self.prompt + self.answer
 
 
@@ -129,7 +129,7 @@ class FittingUpdate:
 
 
 def run(asked: Asked) -> Figures:
-    """Return tokens a second of an engine and of updates, and their memory against the plan."""
+    """Return tokens a second for an engine and for updates, and their memory against the plan."""
     directory = asked.directory / "model"
     config = model_config(asked.part, asked.small)
     config.save_pretrained(directory)
@@ -153,7 +153,7 @@ def run(asked: Asked) -> Figures:
 
 
 def model_config(part: str, small: bool) -> PreTrainedConfig:
-    """Return the configuration of a part's model, or one of a tiny model of that kind."""
+    """Return the configuration for a part's model, or for a tiny model of that kind."""
     shape = SHAPES[part]
     sizes = {**shape.sizes, **_TINY} if small else shape.sizes
     # No token ends a turn.
@@ -164,7 +164,7 @@ def model_config(part: str, small: bool) -> PreTrainedConfig:
 
 
 def random_weights(config: PreTrainedConfig, device: str) -> PreTrainedModel:
-    """Return a model of random weights in bfloat16, made on the device."""
+    """Return a model with random weights in bfloat16, made on the device."""
     torch.manual_seed(0)
     with torch.device(device):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
@@ -228,7 +228,7 @@ def sampled(engine: Engine, turns: SampledTurns, seed: int) -> dict[str, float]:
 
 
 def _fitting(asked: Asked, shape: ModelShape) -> FittingUpdate | None:
-    """Return an update of an adapter that fits on the device, with all activations if they do."""
+    """Return an adapter update that fits on the device, with all activations if they fit too."""
     chains = some_chains(4, 32, 16) if asked.small else some_chains(16, 512, 128)
     update = step(chains, BUDGET, learning_rate=1e-3)
     tokens = max(batch.ids_BT.size for batch in update.micro_batches)
@@ -251,7 +251,7 @@ def _fitting(asked: Asked, shape: ModelShape) -> FittingUpdate | None:
 
 
 def _memory_of(asked: Asked) -> float:
-    """Return the bytes of the device, of a CPU those that are free."""
+    """Return the device's bytes, for a CPU only the free ones."""
     if asked.on_gpu:
         return float(torch.cuda.mem_get_info(asked.device)[1])
     return available_bytes() or float("inf")

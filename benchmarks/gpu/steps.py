@@ -1,4 +1,4 @@
-"""Models of random weights and steps to train them on."""
+"""Models with random weights, and steps to train them on."""
 
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ VOCABULARY = 4096
 
 
 SHAPES = {"tiny": (2, 64), "qwen3-0.6b": (28, 1024), "qwen3-1.7b": (28, 2048)}
-"""Layers and width of models by name."""
+"""Layers and width by model name."""
 
 
 def write_model(directory: Path, small: bool) -> Path:
-    """Write a random model of the shape of Qwen3-0.6B, or a tiny one, and return its directory."""
+    """Write a random model with Qwen3-0.6B's shape, or a tiny one, and return its directory."""
     return write_shape(directory, usual_shape(small))
 
 
@@ -42,9 +42,9 @@ def write_shape(
 
 
 def random_model(name: str, **changes: object) -> Qwen3ForCausalLM:
-    """Return a model of one of `SHAPES`, with random weights in float32.
+    """Return a model with one of `SHAPES`, and with random weights in float32.
 
-    `changes` are settings of its configuration.
+    `changes` are settings for its configuration.
     """
     torch.manual_seed(0)
     layers, width = SHAPES[name]
@@ -64,7 +64,7 @@ def random_model(name: str, **changes: object) -> Qwen3ForCausalLM:
 
 
 def some_chains(sessions: int, prompt: int, answer: int) -> list[Chain]:
-    """Return sessions of a prompt, and two answers with a result between; lengths in tokens."""
+    """Return sessions: a prompt, and two answers with a result between; lengths in tokens."""
     random = np.random.default_rng(0)
     ids = random.integers(0, VOCABULARY, prompt, np.int32)
     return [chain(random, ids, f"g-0.{number}.0", answer) for number in range(sessions)]

@@ -1,4 +1,4 @@
-"""Updates of random models, bfloat16 over float32 master weights: how fast, and how much memory."""
+"""Random models' updates, bfloat16 over float32 master weights: how fast, and how much memory."""
 
 import gc
 import time
@@ -13,14 +13,14 @@ from seamlessflow.trainer.settings import TrainerSection
 
 STEPS = 12
 BUDGETS = (4096, 16384)
-"""Tokens of a micro-batch."""
+"""Tokens in a micro-batch."""
 _CLONING = {"surrogate": "cloning"}
 
 
 def run(asked: Asked) -> Figures:
     """Return losses, tokens and floating-point operations a second, and the memory's peak.
 
-    By model, and by the tokens of a micro-batch.
+    Figures are by model, and by the tokens in a micro-batch.
     """
     names = ("tiny",) if asked.small else ("qwen3-0.6b", "qwen3-1.7b")
     figures = {

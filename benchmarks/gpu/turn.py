@@ -1,4 +1,4 @@
-"""One turn of an engine, with all that it has answered."""
+"""One turn on an engine, with all that it has answered."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ class Turn:
     def __init__(self, engine: Engine, name: str, prompt: bytes, sampling: SamplingParams) -> None:
         self.chunks: list[TokenChunk] = []
         self.times: list[float] = []
-        """Moment of each chunk, in seconds."""
+        """Each chunk's moment, in seconds."""
         self._begun, self._ended = threading.Event(), threading.Event()
         engine.submit(name, prompt, b"", sampling, self._take)
 

@@ -1,4 +1,4 @@
-"""New weights for an engine that samples: the pause, against loading alone and a plain copy."""
+"""New weights for an engine that samples: the pause, against only loading and a plain copy."""
 
 from contextlib import closing
 from itertools import pairwise
@@ -17,7 +17,7 @@ from seamlessflow.trainer.settings import TrainerSection
 
 
 def run(asked: Asked) -> Figures:
-    """Return seconds to publish, verify and load, and of the stream's longest silence."""
+    """Return seconds to publish, verify and load, and the stream's longest silence."""
     model = write_model(asked.directory / "model", asked.small)
     backend = TorchBackend(model, TrainerSection(device=asked.device, dtype="bfloat16"))
     backend.load(None, 0)
@@ -53,7 +53,7 @@ def run(asked: Asked) -> Figures:
 
 
 def _stream(engine: TorchEngine, directory: Path, asked: Asked) -> dict[str, object]:
-    """Return the longest silence of a stream that goes on through an update."""
+    """Return the longest silence in a stream that goes on through an update."""
     sampling = SamplingParams(200 if asked.small else 400)
     turn = Turn(engine, "stream", pack(list(range(64))), sampling).begun()
     engine.pause("keep")

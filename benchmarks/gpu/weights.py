@@ -1,9 +1,9 @@
 """New weights from a trainer to an engine on one device, by each way that the project has.
 
-The trainer writes a version (`written_s`), the engine's side takes a directory of it (`taken_s`),
-the engine loads that (`loaded_s`). `disk` and `memory` are directories that both see, the second on
+The trainer writes a version (`written_s`), the engine's side takes its directory (`taken_s`), the
+engine loads that (`loaded_s`). `disk` and `memory` are directories that both see, the second on
 tmpfs. With `from_trainer` a version on disk is sent over loopback into a cache. With `delta` its
-changed elements go through a storage (`sent_s`). `adapter` is an adapter alone, on disk.
+changed elements go through a storage (`sent_s`). `adapter` is only an adapter, on disk.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,10 +34,10 @@ SHAPE = "shapes-1.5b"
 _POLICY = "policy"
 _TMPFS = Path("/dev/shm")
 _COPIES = 4
-"""Versions that are on tmpfs at once: one that is published there, and those of the caches."""
+"""Versions that are on tmpfs at once: one that is published there, and those in the caches."""
 _RANK = 16
 _LEARNING_RATE = 1e-6
-"""As of a large model; it decides how many elements a delta has."""
+"""As for a large model; it decides how many elements a delta has."""
 _ANCHOR_EVERY = 20
 _KEPT = 3
 
@@ -53,7 +53,7 @@ class WrittenVersions:
 
 
 def run(asked: Asked) -> Figures:
-    """Return seconds of each way, for a model of the shape of Qwen2.5-1.5B."""
+    """Return each way's seconds, for a model with Qwen2.5-1.5B's shape."""
     model = asked.directory / "model"
     random_weights(model_config(SHAPE, asked.small), asked.device).save_pretrained(model)
     size = sum(path.stat().st_size for path in model.glob("*.safetensors"))
@@ -79,7 +79,7 @@ def run(asked: Asked) -> Figures:
 
 
 class Loading:
-    """An engine that loads versions, each under a number of its own."""
+    """An engine that loads versions, each under its own number."""
 
     def __init__(self, engine: TorchEngine, device: str) -> None:
         """Take a paused engine."""
@@ -90,7 +90,7 @@ class Loading:
         self._number = 0
 
     def figures(self, versions: WrittenVersions, take: Callable[[], Path]) -> dict[str, float]:
-        """Return seconds of the second version: written, taken by `take`, loaded."""
+        """Return seconds for the second version: written, taken by `take`, loaded."""
         directories: list[Path] = []
         taken_s = timed(lambda: directories.append(take()), "cpu")
         loaded_s = self.load(directories[0])
@@ -110,7 +110,7 @@ class Loading:
 
 
 def _written(asked: Asked, model: Path, places: dict[str, Path]) -> dict[str, WrittenVersions]:
-    """Return versions of a whole model in each place; they are equal in all."""
+    """Return a whole model's versions in each place; they are equal in all."""
     chosen = {"device": asked.device, "dtype": "bfloat16", "mismatch_memory_mb": 0}
     backend = TorchBackend(model, TrainerSection.model_validate(chosen))
     backend.load(None, 0)
@@ -127,7 +127,7 @@ def _written(asked: Asked, model: Path, places: dict[str, Path]) -> dict[str, Wr
 def _publish(
     asked: Asked, backend: TorchBackend, root: Path, facts: Manifest
 ) -> tuple[PublishedWeights, float]:
-    """Publish the weights of a back end; return them, and the seconds that it took."""
+    """Publish a back end's weights; return them, and the seconds that it took."""
     made: list[PublishedWeights] = []
     root.mkdir(parents=True, exist_ok=True)
     seconds = timed(
@@ -137,7 +137,7 @@ def _publish(
 
 
 def _facts(version: int, base: BaseModel | None = None) -> Manifest:
-    """Return the manifest of a version as the trainer makes it; `base`: that of an adapter."""
+    """Return a version's manifest as the trainer makes it; `base`: an adapter's base model."""
     return Manifest(
         policy=_POLICY,
         version=version,
@@ -152,7 +152,7 @@ def _facts(version: int, base: BaseModel | None = None) -> Manifest:
 
 
 def _seen(versions: WrittenVersions) -> Path:
-    """Return the directory of the second version, checked as a worker beside the trainer does."""
+    """Return the second version's directory, checked as a worker beside the trainer does."""
     verify(versions.second.path, versions.second.manifest_sha256)
     return versions.second.path
 
@@ -180,7 +180,7 @@ def _delta(loading: Loading, versions: WrittenVersions, fast: Path) -> dict[str,
 
 
 def _adapter(asked: Asked, model: Path, loading: Loading) -> dict[str, float]:
-    """Return seconds of the second version of an adapter; with the first the base was loaded."""
+    """Return seconds for an adapter's second version; with the first the base was loaded."""
     chosen = {
         "device": asked.device,
         "dtype": "bfloat16",
@@ -203,7 +203,7 @@ def _adapter(asked: Asked, model: Path, loading: Loading) -> dict[str, float]:
 
 @contextmanager
 def _fast(asked: Asked, size: int) -> Iterator[tuple[Path, bool]]:
-    """Yield a scratch directory, and whether it is on tmpfs: if that has so many bytes free."""
+    """Yield a scratch directory, and whether it is on tmpfs: if that has `size` free bytes."""
     on_tmpfs = _TMPFS.is_dir() and free_bytes(_TMPFS) >= size
     with TemporaryDirectory(dir=_TMPFS if on_tmpfs else asked.directory) as directory:
         yield Path(directory), on_tmpfs

@@ -16,11 +16,11 @@ from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 LIMIT_S = 420.0
 _KV_BYTES = 16 * 2**30
-"""Of 280 turns of 512 tokens; on a CPU what is not used is not taken."""
+"""Enough for 280 turns of 512 tokens; on a CPU what is not used is not taken."""
 
 
 def run(asked: Asked) -> Figures:
-    """Return what the run's summary says of steps, devices, tokens and their log-probs."""
+    """Return what the run's summary says about steps, devices, tokens and their log-probs."""
     require_kafka()
     directory = asked.directory
     write_policy(directory / "model", asked.small)
@@ -38,7 +38,7 @@ def run(asked: Asked) -> Figures:
 
 
 def write_policy(directory: Path, small: bool) -> None:
-    """Write random weights of the body of Qwen3-0.6B, or tiny ones, with the demo's tokenizer."""
+    """Write random weights for Qwen3-0.6B's body, or tiny ones, with the demo's tokenizer."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
     write_shape(

@@ -1,7 +1,7 @@
-"""Agent of the part `run`: one text, and the share of digits in it as reward.
+"""Agent for the part `run`: one text, and its share of digits as reward.
 
-A policy of random weights cannot solve a task, but it can learn to write digits. So a curve that
-rises shows that sampled tokens, rewards and updates belong together.
+A policy with random weights cannot solve a task, but it can learn to write digits. So a rising
+curve shows that sampled tokens, rewards and updates belong together.
 """
 
 from collections.abc import Mapping

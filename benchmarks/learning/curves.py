@@ -1,4 +1,4 @@
-"""Curves: the held-out reward of a method and a seed by step, computed once and kept as JSON."""
+"""Curves: held-out reward by step for a method and a seed, computed once and kept as JSON."""
 
 import json
 import shutil
@@ -13,10 +13,10 @@ from benchmarks.trail.prepare import prepare
 
 EVALUATE_EVERY = 10
 TEACHER_STEPS = 3
-"""Length of the teacher's training, in that of a curve."""
+"""Length of the teacher's training, in lengths of a curve's."""
 
 OnPoint = Callable[[str, Point], None]
-"""Called with the name of a curve and its newest point."""
+"""Called with a curve's name and its newest point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def curve(method: str, seed: int, steps: int, out: Path, on_point: OnPoint) -> C
 
 
 def read(file: Path) -> Curve:
-    """Return the curve of a file."""
+    """Return the curve in a file."""
     stored = json.loads(file.read_text(encoding="utf-8"))
     points = [Point(**{**point, "levels": tuple(point["levels"])}) for point in stored["points"]]
     return Curve(stored["method"], stored["seed"], stored["steps"], tuple(points), stored["took_s"])

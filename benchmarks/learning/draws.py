@@ -1,4 +1,4 @@
-"""Draws of tasks as the scheduler makes them: its fold of `control`, its samplers, without Kafka.
+"""Task draws as the scheduler makes them: its fold of `control`, its samplers, without Kafka.
 
 The records are those that a run would have: groups are admitted, get ready, and are trained. Called
 by `loop.py`.
@@ -24,10 +24,10 @@ _SOURCE = "train"
 
 
 class Draws:
-    """Tasks of a run, drawn one batch after another."""
+    """A run's tasks, drawn one batch after another."""
 
     def __init__(self, tasks: Sequence[TrailTask], section: Mapping[str, Any], seed: int) -> None:
-        """Index the tasks. `section`: settings of `pacing`."""
+        """Index the tasks. `section`: settings for `pacing`."""
         settings = PacingSection.model_validate({**section, "seed": seed, "tasks": "trail"})
         self._settings = SchedulerSettings(run=RunSection(), pacing=settings)
         rows = [replace(_row(task), split=_SOURCE) for task in tasks]
@@ -46,7 +46,7 @@ class Draws:
         self._state = State()
 
     def next(self, count: int) -> list[tuple[str, TrailTask, int]]:
-        """Return name, task and number of samples of each of the next groups."""
+        """Return name, task and sample count for each of the next groups."""
         groups: list[tuple[str, TrailTask, int]] = []
         while len(groups) < count:  # a sampler may choose fewer, such as at the end of a pass
             left = count - len(groups)
@@ -59,7 +59,7 @@ class Draws:
         return groups
 
     def ready(self, group: str, returns: Sequence[float], turns: Sequence[int]) -> None:
-        """Note what came of a group."""
+        """Note a group's outcome."""
         self._fold(
             r.GroupReady(
                 at_ms=0,

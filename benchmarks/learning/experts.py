@@ -1,7 +1,7 @@
-"""A recording of successes, for a share of the tasks: what `trainer.replay` takes from a pool.
+"""Recorded successes for a share of the tasks, which `trainer.replay` takes from a pool.
 
-Nobody sampled them: each call is right, in the form that the policy writes calls in. So they have
-no log-probs, as an import of an expert's text has none. Called by `loop.py`.
+No policy sampled them: each call is right, in the form in which the policy writes calls. So they
+have no log-probs, as an import of an expert's text has none. Called by `loop.py`.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from seamlessflow.trainer.mixing.stored import StoredRules, stored_group, stored
 from seamlessflow.trainer.settings import TrainerSettings
 
 EVERY = 10
-"""Tasks of which one has a recorded success."""
+"""One in so many tasks has a recorded success."""
 POOL = "experts"
 
 
 class Recording:
-    """The successes, at the offsets of a list as those of a topic would be."""
+    """The successes, at offsets in a list as they would be on a topic."""
 
     def __init__(self, successes: Sequence[Trajectory], rules: StoredRules) -> None:
         self.successes = successes
@@ -47,7 +47,7 @@ class Recording:
 def expert_mixing(
     settings: TrainerSettings, player: Player, tasks: Sequence[TrailTask], tokenizer_hash: str
 ) -> Mixing:
-    """Return the mixer of these settings, over recorded successes of every tenth task."""
+    """Return these settings' mixer, over recorded successes for every tenth task."""
     answers = player.answers([Seat(task, f"ask-{task['id']}", 0, 1) for task in tasks[:64]])
     successes = [
         _expert(recorded(player.solve(_seat(task), answers), POLICY, 0, tokenizer_hash, True))

@@ -1,8 +1,8 @@
-"""Figures of a method over its seeds: the metric, its interval, the difference to a baseline. Pure.
+"""A method's figures over its seeds: metric, interval, and difference to a baseline. Pure.
 
-Fixed before anything was measured. Metric of a curve: the mean held-out reward over the last
-quarter of its steps. Interval: 95 %, by Student's t over seeds. Methods share model, tasks and
-draws of a seed, so their difference is taken seed by seed.
+Fixed before anything was measured. A curve's metric: the mean held-out reward over the last quarter
+of its steps. Interval: 95 %, by Student's t over seeds. Methods share a seed's model, tasks and
+draws, so their difference is taken seed by seed.
 """
 
 import math
@@ -17,12 +17,12 @@ LAST = 0.25
 """Share of the steps whose points count."""
 
 _T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Quantiles of Student's t at 0.975, for 1 degree of freedom and more."""
+"""Student's t quantiles at 0.975, for 1 degree of freedom and more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean with half the width of its 95 % interval, which is not a number for one value."""
+    """A mean with half its 95 % interval's width, which is not a number for one value."""
 
     mean: float
     half: float
@@ -41,7 +41,7 @@ class MethodFigures:
     difference: Estimate | None
     """To the baseline, over the seeds that both have; None for the baseline and without any."""
     tokens: float
-    """Tokens sampled for training, mean of the seeds."""
+    """Tokens sampled for training, the mean over the seeds."""
     took_s: float
 
 
@@ -59,7 +59,7 @@ def metric(points: Sequence[Point], steps: int) -> float:
 
 
 def table(curves: Sequence[Curve], baseline: str) -> list[MethodFigures]:
-    """Return the figures of each method, in the order of their first curves."""
+    """Return each method's figures, in the order of their first curves."""
     by_method: dict[str, dict[int, Curve]] = {}
     for curve in curves:
         by_method.setdefault(curve.method, {})[curve.seed] = curve

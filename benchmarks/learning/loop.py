@@ -1,7 +1,7 @@
 """Training on Trail in this process: the trainer's part is `steps.py`, without Kafka.
 
-Sessions come from `sessions.py`, sampled by the policy itself. Everything is a function of
-settings, data and seed: executed again, it gives equal numbers.
+The policy itself samples the sessions (`sessions.py`). Everything follows from settings, data and
+seed: executed again, it gives equal numbers.
 """
 
 import json
@@ -40,15 +40,15 @@ class Point:
     reward: float
     """Mean reward on the held-out tasks."""
     levels: tuple[float, ...]
-    """The same for each level."""
+    """Mean reward for each level."""
     equal_share: float = 0.0
-    """Share of the groups since the point before whose returns are equal."""
+    """Share of groups with equal returns, since the previous point."""
     drawn_level: float = 0.0
-    """Mean level of their tasks."""
+    """Mean level of these groups' tasks."""
 
 
 class Training:
-    """A policy in training on the tasks of a directory that `trail/prepare.py` wrote."""
+    """A policy in training on the tasks in a directory that `trail/prepare.py` wrote."""
 
     def __init__(
         self, settings: TrainerSettings, data: Path, method: Method = GROUP_RELATIVE
@@ -80,7 +80,7 @@ class Training:
 
     @property
     def step(self) -> int:
-        """Return the number of steps so far."""
+        """Return how many steps were made so far."""
         return self._steps.step
 
     def advance(self) -> dict[str, float]:
@@ -118,7 +118,7 @@ class Training:
         return Point(self.step, self.tokens, reward, means, equal, fmean(n for _, n in drawn))
 
     def _roll_out(self) -> list[Trajectory]:
-        """Play the groups of a batch with the present weights."""
+        """Play a batch's groups with the present weights."""
         groups = self._next_groups()
         seats = [
             Seat(task, name, sample, samples)
@@ -135,7 +135,7 @@ class Training:
         return [recorded(session, POLICY, self.step, self._hash, rewards) for session in played]
 
     def _next_groups(self) -> list[tuple[str, TrailTask, int]]:
-        """Return name, task and number of samples of the next groups."""
+        """Return name, task and sample count for the next groups."""
         if self._draws is not None:
             return self._draws.next(GROUPS)
         name = f"batch-{self._rolled_out}"
@@ -145,7 +145,7 @@ class Training:
         return [(f"{name}-{place}", task, GROUP_SIZE) for place, task in enumerate(tasks)]
 
     def _note(self, groups: list[tuple[str, TrailTask, int]], played: list[Played]) -> None:
-        """Note what came of the groups of a batch."""
+        """Note the outcomes of a batch's groups."""
         for name, task, _ in groups:
             sessions = [session for session in played if session.seat.group == name]
             returns = [self._reward(session) for session in sessions]

@@ -1,7 +1,7 @@
 """Methods that `benchmarks algorithms` compares, and the settings that all of them share.
 
-All is fixed here before anything is measured: a method differs from its baseline in the settings
-that its line names, and from no other in data, model, rate or number of sessions.
+All is fixed here before anything is measured. A method differs from its baseline in the settings
+that its line names. Data, model, rate and session count are the same for all methods.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ GROUPS, GROUP_SIZE = 8, 8
 POLICY = "trail"
 OPTIMIZER = {"lr": 1e-3, "warmup_steps": 10}
 CRITIC_RATE = 1e-3
-"""That of the policy: a critic at the default of 1e-5 learns nothing in so few steps."""
+"""The policy's rate: a critic at the default 1e-5 learns nothing in so few steps."""
 TEACHER = "TEACHER"
-"""Stands for the directory of the teacher of a seed."""
+"""Stands for the directory of a seed's teacher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Method:
     trainer: Mapping[str, Any] = field(default_factory=dict)
     age: int = 0
     pacing: Mapping[str, Any] | None = None
-    """Settings of `pacing` that tasks are drawn by; None: at random."""
+    """Settings for `pacing` by which tasks are drawn; None: at random."""
     all_or_nothing: bool = False
     """True if a session is rewarded only for a whole trail."""
 
@@ -51,13 +51,13 @@ def _drawn(**sampler: Any) -> Method:
 
 
 def _whole(**trainer: Any) -> Method:
-    """Return a method that is rewarded for a whole trail alone, with results a step late."""
+    """Return a method that is rewarded only for a whole trail, with results a step late."""
     return Method(trainer, 1, all_or_nothing=True)
 
 
 _EXPERTS = {"name": "rescue", "pools": {"experts": {"prefix": "experts."}}}
 _OLD = 4
-"""Imposed age of a batch, at which losses differ: at age 0 all ratios are 1."""
+"""A batch's imposed age, at which losses differ: at age 0 all ratios are 1."""
 
 COMPARISONS: Mapping[str, Mapping[str, Method]] = {
     "advantages": {
@@ -107,7 +107,7 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
     },
 }
 BY_TOKENS = ("samplers", "stored")
-"""Comparisons by sampled tokens: of some, methods sample other numbers of them in a step."""
+"""Comparisons by sampled tokens: some of their methods sample more or fewer in a step."""
 METHODS: Mapping[str, Method] = {
     name: method for methods in COMPARISONS.values() for name, method in methods.items()
 }
@@ -116,7 +116,7 @@ METHODS: Mapping[str, Method] = {
 def trainer_settings(
     method: Method, seed: int, steps: int, teacher: Path | None = None
 ) -> TrainerSettings:
-    """Return the settings of a trainer. Raises `ValidationError` without a needed teacher."""
+    """Return the settings for a trainer. Raises `ValidationError` without a needed teacher."""
     trainer = dict(method.trainer)
     if method.taught:
         trainer["teacher"] = teacher

@@ -1,4 +1,4 @@
-"""Picture of a comparison: the curve of each method, from its lowest to its highest seed."""
+"""A comparison's picture: each method's curve, from its lowest to its highest seed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ _INK, _OTHERS = "#2f6fce", "#b9bfc7"
 
 @style.context("seamlessflow.reports.style")
 def draw(curves: Sequence[Curve], title: str, path: Path, by_tokens: bool = False) -> None:
-    """Write a panel for each method, with the means of the others in grey. Raises `OSError`.
+    """Write a panel for each method, with the others' means in grey. Raises `OSError`.
 
     `by_tokens`: True if the axis is sampled tokens, not optimizer steps.
     """
@@ -47,7 +47,7 @@ def draw(curves: Sequence[Curve], title: str, path: Path, by_tokens: bool = Fals
 
 @style.context("seamlessflow.reports.style")
 def draw_groups(curves: Sequence[Curve], title: str, path: Path) -> None:
-    """Write what kind of groups each method samples, the means of its seeds. Raises `OSError`."""
+    """Write what kind of groups each method samples, as means over its seeds. Raises `OSError`."""
     figure = Figure(figsize=(10.2, 3.6), dpi=110)
     FigureCanvasAgg(figure)
     equal, level = figure.subplots(1, 2)
@@ -82,7 +82,7 @@ def _of(curves: Sequence[Curve], method: str) -> list[Curve]:
 
 
 def _places(curves: Sequence[Curve], by_tokens: bool) -> list[float]:
-    """Return the place of each point on the axis, the mean of the seeds."""
+    """Return each point's place on the axis, the mean over the seeds."""
     points = zip(*(curve.points for curve in curves), strict=True)
     return [fmean(point.tokens if by_tokens else point.step for point in seeds) for seeds in points]
 
@@ -97,7 +97,7 @@ def _mean(axes: Axes, curves: Sequence[Curve], chosen: bool, by_tokens: bool) ->
 def _band(axes: Axes, curves: Sequence[Curve], by_tokens: bool) -> None:
     """Fill from the lowest to the highest seed; the table has the intervals.
 
-    An interval by few seeds would leave the range that rewards can have.
+    An interval over few seeds would leave the range that rewards can have.
     """
     steps = _places(curves, by_tokens)
     rewards = _rewards(curves)

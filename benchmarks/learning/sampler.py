@@ -26,7 +26,7 @@ _PREFILL_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The prompt of a turn, int32 bytes, with the seed of its tokens."""
+    """A turn's prompt, int32 bytes, with the seed for its tokens."""
 
     name: str
     ids: bytes
@@ -57,7 +57,7 @@ class Sampler:
         max_length: int,
         kv_bytes: int = _KV_BYTES,
     ) -> None:
-        """Load the model of a directory, as version 0."""
+        """Load the model in a directory, as version 0."""
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # local
             directory, local_files_only=True, dtype=torch.float32
         )
@@ -70,7 +70,7 @@ class Sampler:
 
     @torch.inference_mode()
     def load(self, directory: Path, version: int) -> None:
-        """Take the weights of a directory; all keys and values are computed anew."""
+        """Take a directory's weights; all keys and values are computed anew."""
         for name, tensor in read_weights(directory, self._state).items():
             self._state[name].copy_(tensor)
         self._batch.version = version
@@ -80,7 +80,7 @@ class Sampler:
     def sample(
         self, prompts: Sequence[Prompt], temperature: float = 1.0, max_tokens: int = MAX_TOKENS
     ) -> list[Completion]:
-        """Return the completion of each prompt."""
+        """Return each prompt's completion."""
         sampling = SamplingParams(max_tokens, temperature, stop_token_ids=self._stops)
         completions = {prompt.name: Completion() for prompt in prompts}
         # Equal prompts are prefilled once: the others find the first ones in the table.

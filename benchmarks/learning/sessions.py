@@ -1,4 +1,4 @@
-"""Sessions of Trail that the policy plays in this process, as records of `trajectories`.
+"""Trail sessions that the policy plays in this process, as records of `trajectories`.
 
 All sessions take a turn together. Prompts, bridges and parsing are the real renderer's, so the
 tokens are those that the whole system would have.
@@ -24,7 +24,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """The place of a session: its task, its group, and its number among the group's."""
+    """A session's place: its task, its group, and its number in the group."""
 
     task: TrailTask
     group: str
@@ -34,7 +34,7 @@ class Seat:
 
 @dataclass(slots=True)
 class PlayedTurn:
-    """Tokens of a turn: what the prompt added, and what the policy sampled."""
+    """A turn's tokens: what the prompt added, and what the policy sampled."""
 
     added: bytes
     completion: Completion
@@ -47,18 +47,18 @@ class Played:
     seat: Seat
     walk: Walk
     added: bytes
-    """Tokens behind those of `turns`, which the next turn answers."""
+    """Tokens behind those in `turns`, which the next turn answers."""
     prompt: bytes
     turns: list[PlayedTurn] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """Id of the session."""
+        """The session's id."""
         return session_id(self.seat.group, self.seat.sample, 0)
 
 
 class Player:
-    """Sampler and renderer, and the seed that all sampled tokens follow from."""
+    """Sampler and renderer, and the seed that decides all sampled tokens."""
 
     def __init__(self, sampler: Sampler, renderer: Renderer, seed: int) -> None:
         self._sampler, self._renderer, self._seed = sampler, renderer, seed
@@ -68,7 +68,7 @@ class Player:
         self._said = lru_cache(maxsize=4096)(self._parsed)
 
     def play(self, seats: Sequence[Seat], temperature: float = 1.0) -> list[Played]:
-        """Return the session of each seat, played to its end."""
+        """Return each seat's session, played to its end."""
         sessions = [self._begun(seat) for seat in seats]
         while going := [session for session in sessions if not session.walk.over]:
             prompts = [self._asked(session) for session in going]
@@ -116,7 +116,7 @@ class Player:
         return self._renderer.render([json.loads(message)], [LOOKUP])
 
     def _parsed(self, completion: bytes, tail: bytes) -> str:
-        """Return the JSON text of the assistant message of a completion."""
+        """Return a completion's assistant message as JSON text."""
         parsed = self._renderer.parse(completion, [LOOKUP], tail)
         calls = [
             {"function": {"name": call.name, "arguments": call.arguments}}
@@ -163,7 +163,7 @@ def trajectory(
     version: int,
     tokenizer_hash: str,
 ) -> Trajectory:
-    """Return the record of a session of these turns, all sampled by one version."""
+    """Return the record for a session with these turns, all sampled by one version."""
     runs = [run for turn in turns for run in _runs(turn)]
     starts = list(accumulate((len(ids) // TOKEN_BYTES for _, ids, _ in runs), initial=0))
     sampled = [origin == "policy" for origin, _, _ in runs]
@@ -208,7 +208,7 @@ def trajectory(
 
 
 def _runs(turn: PlayedTurn) -> list[tuple[str, bytes, bytes]]:
-    """Return origin, ids and log-probs of the two runs of a turn."""
+    """Return origin, ids and log-probs for a turn's two runs."""
     ids, logprobs = bytes(turn.completion.ids), bytes(turn.completion.logprobs)
     return [("prompt", turn.added, bytes(len(turn.added))), ("policy", ids, logprobs)]
 

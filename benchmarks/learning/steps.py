@@ -1,4 +1,4 @@
-"""Steps of a loop in one process: sessions become a batch, and a batch becomes an update.
+"""Steps in a one-process loop: sessions become a batch, and a batch becomes an update.
 
 Dataloader, estimators, losses and back end are the trainer's; there is no Kafka.
 """
@@ -19,7 +19,7 @@ from seamlessflow.trainer.steps.inputs import Update, batch_rules, of_step, step
 
 
 class Steps:
-    """The steps of one policy. A version is the number of its steps."""
+    """One policy's steps. A version is the number of its steps."""
 
     def __init__(
         self, settings: TrainerSettings, backend: TorchBackend, mixing: Mixing | None = None
@@ -45,7 +45,7 @@ class Steps:
         self.step = 0
 
     def batch(self, trajectories: Sequence[Trajectory]) -> Batch:
-        """Return the batch that the dataloader makes of the sessions of a step."""
+        """Return the batch that the dataloader makes from a step's sessions."""
         for trajectory in trajectories:
             self._loader.add(trajectory, 0, self._offset, now_ms=0)
             self._offset += 1
@@ -59,7 +59,7 @@ class Steps:
         return step_updates(self._settings, ready, self.step, self.step, ())
 
     def train(self, batch: Batch, updates: Sequence[Update]) -> dict[str, float]:
-        """Make the updates of a batch, and return the metrics of the step."""
+        """Make a batch's updates, and return the step's metrics."""
         metrics = of_step([self._backend.train(update.input) for update in updates])
         self.pass_over(batch)
         return metrics

@@ -1,6 +1,6 @@
-"""Figures of curves by sampled tokens: tokens to a reward, and rewards at equal tokens. Pure.
+"""Curves' figures by sampled tokens: tokens to a reward, and rewards at equal tokens. Pure.
 
-Methods that draw tasks sample other numbers of tokens in a step, so steps do not compare them.
+Methods that draw tasks may sample more or fewer tokens in a step, so steps do not compare them.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from benchmarks.learning.intervals import Estimate, estimate
 from benchmarks.learning.loop import Point
 
 HALF = 0.5
-"""Reward that methods are compared at."""
+"""Reward at which methods are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +23,15 @@ class TokenFigures:
     method: str
     seeds: int
     to_half: float | None
-    """Tokens to a reward of 0.5, mean of the seeds; None if a seed does not reach it."""
+    """Tokens to a reward of 0.5, the mean over the seeds; None if a seed does not reach it."""
     gain: Estimate | None
-    """The baseline's tokens to it over those of this method, seed by seed."""
+    """The baseline's tokens to it over this method's, seed by seed."""
     reward: Estimate
-    """Held-out reward at equal tokens, those of the shortest curve of the seed."""
+    """Held-out reward at equal tokens: the tokens in the seed's shortest curve."""
     difference: Estimate | None
     """To the baseline's, seed by seed."""
     equal_share: float
-    """Mean share of the groups whose returns are equal."""
+    """Mean share of groups with equal returns."""
 
 
 def tokens_to(points: Sequence[Point], reward: float) -> float | None:
@@ -44,7 +44,7 @@ def tokens_to(points: Sequence[Point], reward: float) -> float | None:
 
 
 def reward_at(points: Sequence[Point], tokens: float) -> float:
-    """Return the reward of a curve at a number of tokens, between points linearly."""
+    """Return a curve's reward at a number of tokens, between points linearly."""
     for before, after in pairwise(points):
         if after.tokens >= tokens:
             share = (tokens - before.tokens) / (after.tokens - before.tokens)
@@ -53,7 +53,7 @@ def reward_at(points: Sequence[Point], tokens: float) -> float:
 
 
 def token_table(curves: Sequence[Curve], baseline: str) -> list[TokenFigures]:
-    """Return the figures of each method, in the order of their first curves."""
+    """Return each method's figures, in the order of their first curves."""
     methods = list(dict.fromkeys(curve.method for curve in curves))
     shortest = {
         curve.seed: min(other.points[-1].tokens for other in curves if other.seed == curve.seed)

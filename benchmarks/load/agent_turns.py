@@ -1,4 +1,4 @@
-"""Figures of turns that an environment's process and a plain callable take as agents. Pure.
+"""Figures for turns in which agents are an environment's process or a plain callable. Pure.
 
 `benchmarks environments` makes the turns.
 """
@@ -15,7 +15,7 @@ _APART = ("broker", "worker")
 
 @dataclass(frozen=True)
 class AgentTurn:
-    """Figures of one kind of agent in one turn."""
+    """Figures for one kind of agent in one turn."""
 
     kind: str
     calls_per_s: float
@@ -24,12 +24,12 @@ class AgentTurn:
 
     @property
     def ours(self) -> float:
-        """Microseconds a call of all processes of ours that both kinds can differ in."""
+        """Microseconds a call, over all our processes in which both kinds can differ."""
         return sum(self.cpu_us.get(name, 0.0) for name in _OURS)
 
     @property
     def line(self) -> str:
-        """Return the figures of the turn as a line of text."""
+        """Return the turn's figures as a line of text."""
         parts = ", ".join(f"{name} {used:.0f}" for name, used in self.cpu_us.items())
         rate = f"{self.calls_per_s:.0f} calls a second"
         return f"{self.kind}: ours {self.ours:.0f} us a call ({parts}); {rate}"
@@ -71,7 +71,7 @@ def _ours(turns: Sequence[AgentTurn], kind: str) -> float:
 
 
 def _ratios(turns: Sequence[AgentTurn]) -> list[float]:
-    """Return the ratio of each pair of turns."""
+    """Return the ratio for each pair of turns."""
     by_kind = {kind: [turn.ours for turn in turns if turn.kind == kind] for kind in _KINDS}
     pairs = zip(by_kind[ENVIRONMENT], by_kind[CALLABLE], strict=True)
     return [environment / plain for environment, plain in pairs]

@@ -1,4 +1,4 @@
-"""Agents that ask for one answer and give a random reward, at little cost of their own.
+"""Agents that ask for one answer and give a random reward, at little cost.
 
 Settings name them as `agents.callable`. `benchmarks switch` keeps generations in flight with
 `steady`. `benchmarks pipelines --rehearse` plays sessions with `whole`, whose lengths the clock
@@ -31,7 +31,7 @@ async def whole(task: Mapping[str, Any], session: AgentSession) -> float:
 async def _asked(
     task: Mapping[str, Any], session: AgentSession, parameters: Mapping[str, object]
 ) -> float:
-    """Return 0 or 1, which depends on the session's id alone."""
+    """Return 0 or 1, which depends only on the session's id."""
     body = {
         "model": session.model,
         "messages": [{"role": "user", "content": f"key {task['key']}"}],

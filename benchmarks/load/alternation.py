@@ -15,7 +15,7 @@ DWELL_MS = 500
 
 
 def alternating(snapshot: Snapshot) -> Sequence[Wanted]:
-    """Want what `multiplexed` wants, but rollout between any two steps of a worker."""
+    """Want what `multiplexed` wants, but rollout between any two steps on a worker."""
     rolls_out = any(_owes_rollout(worker, snapshot) for worker in snapshot.workers)
     seen = replace(snapshot, batch=snapshot.batch and not rolls_out)
     return [want._replace(optional=False) for want in multiplexed(seen)]

@@ -1,5 +1,6 @@
-"""Processes of a benchmark: one that runs to its end, or several that read orders, whose CPU time
-is measured, and which end together.
+"""A benchmark's processes: one that runs to its end, or several that read orders.
+
+The CPU time of several is measured, and they end together.
 """
 
 import json
@@ -34,7 +35,7 @@ def run_module(*arguments: str) -> None:
 
 
 class Children:
-    """All processes of one benchmark, by name."""
+    """All processes in one benchmark, by name."""
 
     def __init__(self) -> None:
         self._processes: dict[str, subprocess.Popen[str]] = {}
@@ -78,7 +79,7 @@ class Children:
         return process
 
     def pids(self) -> dict[str, int]:
-        """Return the ids of the processes that run."""
+        """Return the running processes' ids."""
         return {name: p.pid for name, p in self._processes.items() if p.poll() is None}
 
     def check(self) -> None:
@@ -89,7 +90,7 @@ class Children:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the seconds of CPU that a process has used, user and system."""
+    """Return the CPU seconds that a process has used, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND
 

@@ -21,7 +21,7 @@ _LENGTH = b"content-length: "
 _LAST_CHUNK = b"0\r\n\r\n"
 _USED = b'"completion_tokens":'
 SESSION = "<session>"
-"""Text in a body in whose place each session has its own number, so that no prompt is another's."""
+"""Text in a body that each session replaces by its own number, so that all prompts differ."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Load:
     firsts: list[float] = field(default_factory=list)
     """Seconds until the first bytes of streamed answers."""
     completions: list[int] = field(default_factory=list)
-    """Tokens of each answer by its own account; 0 if it has none."""
+    """Tokens in each answer by its own account; 0 if it has none."""
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ def _summary(load: Load, seconds: float, cpu_s: float) -> dict[str, object]:
 
 
 def _completion(body: bytes) -> int:
-    """Return the number of sampled tokens that an answer names last; 0 if it names none."""
+    """Return the sampled tokens that an answer counts last; 0 if it has no count."""
     place = body.rfind(_USED)
     return int(re.split(rb"[,}]", body[place + len(_USED) :], maxsplit=1)[0]) if place >= 0 else 0
 

@@ -20,7 +20,7 @@ _TIMEOUT_S = 30
 def open_sessions(url: str, secret: str, policy: str, number: int) -> list[str]:
     """Open sessions; return their keys. Raises `RuntimeError`, `httpx.HTTPError`.
 
-    `secret` is that of the gateway at `url`.
+    `secret` is the secret of the gateway at `url`.
     """
     return asyncio.run(_opened(url, secret, policy, number))
 
@@ -28,7 +28,7 @@ def open_sessions(url: str, secret: str, policy: str, number: int) -> list[str]:
 def run_load(
     children: Children, orders: Mapping[str, object], pids: Mapping[str, int]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return the generator's result, and the seconds of CPU of each process in its measured time.
+    """Return the generator's result, and each process's CPU seconds in its measured time.
 
     `orders` are the members of `http_load.Load`. Raises `RuntimeError` if a process has ended.
     """

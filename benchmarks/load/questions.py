@@ -1,7 +1,7 @@
-"""Questions of reasoning-gym in a plain callable, which does in the agents' process what the
-environment's process does: it builds the entry, asks, and scores the answer.
+"""Questions from reasoning-gym in a plain callable.
 
-`benchmarks environments` names it as `agents.callable`.
+It does in the agents' process what the environment's process does: it builds the entry, asks, and
+scores the answer. `benchmarks environments` names it as `agents.callable`.
 """
 
 import json
@@ -20,7 +20,7 @@ from seamlessflow.producers.agents.harness.session import AgentSession
 
 PACKAGE = "reasoning_gym"
 SETTINGS = "QUESTIONS_SETTINGS"
-"""Variable with the settings of the adapter, as JSON."""
+"""Variable with the adapter's settings, as JSON."""
 
 
 async def answered(task: Mapping[str, Any], session: AgentSession) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Random weights of a wanted size: files of tensors, and a small model."""
+"""Random weights with a wanted size: tensor files, and a small model."""
 
 from pathlib import Path
 
@@ -17,9 +17,9 @@ _VOCABULARY = 4096
 def write_model(
     directory: Path, size_mb: int, dtype: torch.dtype, changed: float = 0.0
 ) -> dict[str, Tensor]:
-    """Write files of a gigabyte with random tensors; return a state with place for them.
+    """Write gigabyte files with random tensors; return a state with place for them.
 
-    `changed`: share of the elements whose last bit is another one than without it.
+    `changed`: share of the elements whose last bit differs from a call without it.
     """
     random, later = (np.random.default_rng(seed) for seed in (0, 1))
     state = {}
@@ -40,7 +40,7 @@ def write_model(
 
 
 def small_model(size_mb: int) -> PreTrainedModel:
-    """Return a model of about that size in float32, with random weights."""
+    """Return a model with about that size in float32, with random weights."""
     torch.manual_seed(0)
     hidden = 512
     layer = hidden * hidden * (3 * 3 + 4) * 4  # bytes: three matrices of the MLP, four of attention

@@ -19,7 +19,7 @@ from seamlessflow.schemas.topics import REPLIES, REQUESTS
 
 @dataclass(frozen=True)
 class Orders:
-    """Address of the broker, and the answer to every turn."""
+    """The broker's address, and the answer to every turn."""
 
     bootstrap_servers: str
     message: str

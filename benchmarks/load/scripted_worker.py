@@ -37,7 +37,7 @@ Sliced = TypeVar("Sliced", str, bytes)
 
 @dataclass(frozen=True)
 class Orders:
-    """Address of the broker, and the answer to every prompt."""
+    """The broker's address, and the answer to every prompt."""
 
     bootstrap_servers: str
     policy: str
@@ -119,7 +119,7 @@ def _events(turn: GenerateTurn, ids: bytes, orders: Orders) -> list[TurnProgress
 
 
 def _cut(whole: Sliced, parts: int, unit: int) -> list[Sliced]:
-    """Cut into `parts` of about equal length, each a multiple of `unit`."""
+    """Cut into `parts` with about equal lengths, each a multiple of `unit`."""
     units = len(whole) // unit
     ends = [unit * (units * n // parts) for n in range(parts)] + [len(whole)]
     return [whole[start:end] for start, end in pairwise(ends)]

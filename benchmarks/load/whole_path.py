@@ -32,7 +32,7 @@ from seamlessflow.schemas.topics import FLEET, REQUESTS, TOPICS, fleet_key
 POLICY = "policy"
 SECRET = "secret of the benchmark"
 CHUNKS = 20
-"""Records of the answer to a streamed call."""
+"""Records in the answer to a streamed call."""
 _READY_TIMEOUT_S = 60
 
 
@@ -47,12 +47,12 @@ class WholePath:
     linger_ms: float
 
     def pids(self) -> Mapping[str, int]:
-        """Return the ids of all processes by name."""
+        """Return all processes' ids by name."""
         return {**self.children.pids(), "broker": self.broker_pid}
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Variables with which a process of ours finds the broker."""
+        """Variables with which one of our processes finds the broker."""
         return {"SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers}
 
     def opened(self, number: int) -> list[str]:
@@ -103,7 +103,7 @@ def _start(path: WholePath, scratch: Path, answer: str, manager: str) -> None:
 
 
 def _published(path: WholePath, directory: Path, answer: str) -> bytes:
-    """Announce a policy; return the tokens of the answer."""
+    """Announce a policy; return the answer's tokens."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
     # With all thinking kept, the next user message extends the session, as tool messages do.

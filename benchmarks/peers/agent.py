@@ -1,4 +1,4 @@
-"""The agent of this project's sides: it asks turn by turn with the unmodified client."""
+"""The agent on this project's sides: it asks turn by turn with the unmodified client."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from benchmarks.peers.shape import Sum
 
 
 async def run(task: Mapping[str, Any], session: Any) -> float:
-    """Ask all questions of a task; return the reward."""
+    """Ask all questions in a task; return the reward."""
     client: Any = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
     )

@@ -1,4 +1,4 @@
-"""Sessions and rewards as TRL's trainer asks for them. Imports nothing of TRL."""
+"""Sessions and rewards as TRL's trainer asks for them. Imports nothing from TRL."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from benchmarks.peers.shape import Shape, Sum
 
 
 class Rewards:
-    """The reward of each session, by what the model said in its turns."""
+    """Each session's reward, by what the model said in its turns."""
 
     __name__ = "right"
 
@@ -15,7 +15,7 @@ class Rewards:
         self._tasks = tasks
 
     def __call__(self, prompts: list[Any], completions: list[Any], **further: Any) -> list[float]:
-        """Return the rewards; sessions of several turns bring their `texts`."""
+        """Return the rewards; sessions with several turns bring their `texts`."""
         texts = further.get("texts") or [[said[0]["content"]] for said in completions]
         return [
             self._tasks[prompt[-1]["content"]].reward(said)
@@ -24,7 +24,7 @@ class Rewards:
 
 
 class Conversations:
-    """Sessions of several turns, as a `rollout_func`: a whole generation for each turn."""
+    """Sessions with several turns, as a `rollout_func`: a whole generation for each turn."""
 
     def __init__(self, tasks: Mapping[str, Sum], shape: Shape) -> None:
         self._tasks = tasks

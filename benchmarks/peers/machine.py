@@ -1,9 +1,9 @@
-"""Speed of this machine's matrix products and of its memory, in float32, as JSON.
+"""Speed of this machine's matrix products and memory, in float32, as JSON.
 
     python -m benchmarks.peers.machine THREADS
 
-An update is mostly products of many rows; a decoding pass reads all weights once, so with few rows
-memory bounds it. The best of several times is what the machine can do.
+An update is mostly products with many rows; a decoding pass reads all weights once, so with few
+rows memory bounds it. The best of several times is what the machine can do.
 """
 
 import json
@@ -16,7 +16,7 @@ import torch
 _TIMES = 7
 _SQUARE = 2048
 _ROWS = (2048, 576, 1536)
-"""Rows, inputs and outputs of a product of SmolLM2-135M's feed-forward layer."""
+"""Rows, inputs and outputs of a product in SmolLM2-135M's feed-forward layer."""
 _READ_BYTES = 2**29
 
 

@@ -1,7 +1,7 @@
 """This project's sides: `seamlessflow train` with Kafka, gateway, manager, agents and one worker.
 
-What a side sets beyond the work that all have alike stands in `SIDES`. Its phases are those of the
-log: device time by category, and the metrics of a step.
+`SIDES` has what a side sets beyond the work that all share. Its phases come from the log: device
+time by category, and a step's metrics.
 """
 
 import json
@@ -43,14 +43,14 @@ SIDES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "as-shipped": (),
     "vllm": (_ALL_GROUPS, {"rollout": {"engine": "vllm"}}),
 }
-"""Settings of each side. Groups of equal rewards are trained but in `as-shipped`, as TRL does."""
+"""Each side's settings. Groups with equal rewards are trained, as in TRL, but in `as-shipped`."""
 CONFIG = "run.yaml"
 RUN = "run"
-"""Directory of a run in that of its work."""
+"""A run's directory, within its work's directory."""
 
 
 def write_run(work: Work, side: str) -> Path:
-    """Write the tasks and the configuration of a run; return the path of the latter."""
+    """Write a run's tasks and configuration; return the configuration's path."""
     out, made = Path(work.out), settings(work, side)
     tasks = [
         {
@@ -69,7 +69,7 @@ def write_run(work: Work, side: str) -> Path:
 
 
 def _ordered_tasks(work: Work, steps: int) -> list[Sum]:
-    """Return the tasks of all sides between those of so many further steps on each end."""
+    """Return the tasks that all sides share, between those for the further steps on each end."""
     tasks = work.tasks(further_steps=2 * steps)
     common = len(work.tasks())
     before = common + steps * work.shape.groups
@@ -77,7 +77,7 @@ def _ordered_tasks(work: Work, steps: int) -> list[Sum]:
 
 
 def settings(work: Work, side: str) -> dict[str, Any]:
-    """Return the configuration of a run.
+    """Return a run's configuration.
 
     It makes `lag` steps more before the measured ones, and as many behind them. So each measured
     step samples a whole batch.
@@ -106,13 +106,13 @@ def settings(work: Work, side: str) -> dict[str, Any]:
 
 
 def lag(sections: Mapping[str, Any]) -> int:
-    """Return how many steps the tokens of such a run may be behind."""
+    """Return how many steps such a run's tokens may be behind."""
     chosen: int = sections["run"].get("lag", RunSection().lag)
     return chosen
 
 
 def merged(sections: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """Return sections with those of a change, which counts where both set something."""
+    """Return sections with a change merged in, which counts where both set something."""
     made = dict(sections)
     for name, value in change.items():
         before = made.get(name)
@@ -122,10 +122,10 @@ def merged(sections: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
 
 
 def read_ends(work: Work, side: str) -> list[StepEnd]:
-    """Return the ends of a run's steps from its log: of the warm-up, and of the measured steps.
+    """Return a run's step ends from its log: the warm-up's, and those of the measured steps.
 
-    The first `lag` steps are left out: a run samples several batches before its first step, so
-    they have less to do than later ones.
+    The first `lag` steps are left out: a run samples several batches before its first step, so they
+    have less to do than later ones.
     """
     with kafka_to_audit(Path(work.out) / RUN) as kafka:
         control = [item.record for item in read_topic(kafka, CONTROL, Skipped())]
@@ -137,10 +137,10 @@ def read_ends(work: Work, side: str) -> list[StepEnd]:
 
 
 def step_ends(control: Sequence[Record], sampled: Mapping[str, int]) -> list[StepEnd]:
-    """Return the ends of the steps, each with the work of its batch and the time since the last.
+    """Return the steps' ends, each with its batch's work and the time since the last end.
 
-    `control`: its records in log order. `sampled`: sampled tokens by session. The end of the first
-    step has no phases: what came before it belongs to the start.
+    `control`: its records in log order. `sampled`: sampled tokens by session. The first step's end
+    has no phases: what came before it belongs to the start.
     """
     history = timeline(control)
     completed = {record.step: record for record in control if isinstance(record, StepCompleted)}

@@ -3,9 +3,9 @@
     python -m benchmarks peers [--shape single|turns] [--sides trl,default,tree] [--rounds 1]
         [--steps 4] [--groups N] [--group-size N] [--model DIR] [--threads 2] [--vllm] [--out DIR]
 
-Sides: trl, and of this project default, in-turns (lag 0), tree, as-shipped (groups of equal rewards
-are not computed), vllm. They run one after the other, round by round, each in processes of its own,
-with a step of warm-up. Each run that ends is a file in DIR and is not made again, so that a
+Sides: trl, and from this project default, in-turns (lag 0), tree, as-shipped (groups with equal
+rewards are not computed), vllm. They run one after the other, round by round, each in its own
+processes, with a warm-up step. Each finished run is a file in DIR and is not made again, so that a
 comparison that was cut off goes on. In DIR at the end: the table `SHAPE.md`, and `SHAPE.json`.
 Progress and the table go to standard error. `scripts/peers` installs TRL, `scripts/real-model`
 makes the model.
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _work(asked: argparse.Namespace) -> Work:
-    """Return the work of all sides; a run gets its directory later. Raises `SideFailed`."""
+    """Return the work for all sides; a run gets its directory later. Raises `SideFailed`."""
     usual: Shape = SHAPES[asked.shape]
     shape = replace(
         usual,
@@ -102,7 +102,7 @@ def _work(asked: argparse.Namespace) -> Work:
 def _all_runs(
     folder: Path, shape: str, sides: Sequence[str], rounds: int, work: Work
 ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-    """Return the results of all runs by side. Raises `SideFailed`."""
+    """Return all runs' results by side. Raises `SideFailed`."""
     runs: dict[str, list[Mapping[str, Any]]] = {side: [] for side in sides}
     for number in range(1, rounds + 1):
         for side, results in runs.items():
@@ -123,7 +123,7 @@ def _all_runs(
 def kept(file: Path, work: Work, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return a result from its file, or make and write it.
 
-    Raises `SideFailed` if the file is that of other work, or of another commit.
+    Raises `SideFailed` if the file is from other work, or from another commit.
     """
     made_of = {"commit": commit(), "work": asdict(work)}
     if file.exists():

@@ -1,4 +1,4 @@
-"""Result of a side: its steps with their phases, as JSON and as a table. Pure."""
+"""A side's result: its steps with their phases, as JSON and as a table. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,7 +11,7 @@ LOGPROBS = "log-probs"
 UPDATE = "update"
 REST = "rest"
 PHASES = (GENERATION, LOGPROBS, UPDATE, REST)
-"""Parts of a step, which sum to its seconds. `rest` is what lies in no other."""
+"""Parts of a step, which sum to its seconds. `rest` is what lies in no other part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +23,24 @@ class StepEnd:
     sampled: int
     """Tokens that the model sampled."""
     trained: int
-    """Of them, those that entered the loss."""
+    """Those among them that entered the loss."""
     phases: Mapping[str, float]
-    """Seconds of each phase but `rest`."""
+    """Seconds in each phase except `rest`."""
     details: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of parts of `rest`, and further figures."""
+    """Seconds in parts of `rest`, and further figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Use of a side's processes at a moment."""
+    """Resources that a side's processes use at a moment."""
 
     at_s: float
     cpu_s: float
-    """Processor time so far, of all processes together."""
+    """Processor time so far, all processes together."""
     machine_s: float
-    """Processor time so far, of all that runs on the machine."""
+    """Processor time so far, with all that runs on the machine."""
     peaks_mb: Mapping[str, float]
-    """Largest resident memory so far of each process that lives."""
+    """Each living process's largest resident memory so far."""
 
     @property
     def peak_mb(self) -> float:
@@ -50,12 +50,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
-    """A step of a side: its length, its work, and what it took."""
+    """A side's step: its length, its work, and what it took."""
 
     seconds: float
     cpu_s: float
     others_s: float
-    """Processor time of what else ran on the machine."""
+    """Processor time that other programs on the machine used."""
     sampled: int
     trained: int
     phases: Mapping[str, float]
@@ -63,7 +63,7 @@ class MeasuredStep:
 
 
 def measured_steps(ends: Sequence[StepEnd], usages: Sequence[Usage]) -> list[MeasuredStep]:
-    """Return the steps between ends; the first end is that of the warm-up."""
+    """Return the steps between ends; the first end is the warm-up's."""
     return [_measured(before, end, usages) for before, end in pairwise(ends)]
 
 
@@ -105,7 +105,7 @@ def _at(usage: Usage) -> float:
 def as_json(
     side: str, version: str, steps: Sequence[MeasuredStep], usages: Sequence[Usage]
 ) -> dict[str, Any]:
-    """Return the result of a run of a side."""
+    """Return the result of one run on a side."""
     largest = max(usages, key=lambda usage: usage.peak_mb)
     return {
         "side": side,
@@ -117,7 +117,7 @@ def as_json(
 
 
 def figures(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the figures of a side over the steps of all its runs: medians, and rates of sums."""
+    """Return a side's figures over all its runs' steps: medians, and rates from sums."""
     steps = [step for run in runs for step in run["steps"]]
     seconds = [step["seconds"] for step in steps]
     phases = {name: median(step["phases"][name] for step in steps) for name in PHASES}
@@ -165,11 +165,11 @@ COLUMNS: Mapping[str, str] = {
     "peak_mb": "peak, MB",
     "others_cores": "others, cores",
 }
-"""Headings of the table by figure."""
+"""The table's headings by figure."""
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of the sides as a Markdown table."""
+    """Return the sides' figures as a Markdown table."""
     lines = [_line(COLUMNS.values()), "|" + "---|" * len(COLUMNS)]
     for row in rows:
         spread = f"{row['step_s']} ({row['step_s_least']}-{row['step_s_most']})"

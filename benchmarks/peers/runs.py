@@ -1,4 +1,4 @@
-"""Runs of the sides in processes of their own, watched from outside in the same way."""
+"""The sides' runs in their own processes, watched from outside in the same way."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _LOOK_S = 0.25
 _LIMIT_S = 3600.0
 _END_S = 60.0
 _SCRIPT_S = 1800.0
-"""Longest time of a script that installs something, or of the measurement of the machine."""
+"""Longest time for a script that installs something, or for the machine's measurement."""
 
 
 class SideFailed(Exception):
@@ -43,7 +43,7 @@ def prepare(sides: Iterable[str]) -> None:
 
 
 def real_model() -> Path:
-    """Return the directory of SmolLM2-135M, which is made if it is not there.
+    """Return SmolLM2-135M's directory, which is made if it is missing.
 
     Raises `SideFailed`.
     """
@@ -71,7 +71,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def commit() -> str:
-    """Return the commit of this project. Raises `SideFailed`."""
+    """Return this project's commit. Raises `SideFailed`."""
     return _output(["git", "rev-parse", "--short", "HEAD"]).strip()
 
 

@@ -1,4 +1,4 @@
-"""Shapes of work that both sides do: tasks, turns, limits and rewards. Needs Python alone.
+"""Shapes of work that both sides do: tasks, turns, limits and rewards. Needs only Python.
 
 Both environments import this module, so that no side has other tasks or other rewards.
 """
@@ -13,34 +13,34 @@ Message = dict[str, str]
 WARM_UP = 1
 """Steps before the measured ones."""
 ROWS = 8
-"""Sequences of a pass of TRL's trainer, its default; a step's sessions are a multiple."""
+"""Sequences in a pass by TRL's trainer, its default; a step's sessions are a multiple."""
 FURTHER_STEPS = 3
-"""Most steps of a run that are not measured: of warm-up, and of the lag on both ends."""
+"""Most steps in a run that are not measured: warm-up, and the lag on both ends."""
 _LARGEST = 20
 MOST_TASKS = 2 * _LARGEST**2
-"""Number of different first questions."""
+"""Count of different first questions."""
 _NUMBER = re.compile(r"-?\d+")
 _ENDING = "Answer with the number."
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Work of a step, the same for each side."""
+    """A step's work, the same for each side."""
 
     turns: int
-    """Turns of a session."""
+    """Turns in a session."""
     groups: int
-    """Groups of a step."""
+    """Groups in a step."""
     group_size: int
-    """Sessions of a group."""
+    """Sessions in a group."""
     max_tokens: int
-    """Most tokens of an answer."""
+    """Most tokens in an answer."""
     max_context: int
-    """Most tokens of a session."""
+    """Most tokens in a session."""
 
     @property
     def sessions(self) -> int:
-        """Number of a step's sessions."""
+        """A step's session count."""
         return self.groups * self.group_size
 
 
@@ -48,7 +48,7 @@ SHAPES: Mapping[str, Shape] = {
     "single": Shape(turns=1, groups=8, group_size=8, max_tokens=64, max_context=256),
     "turns": Shape(turns=8, groups=4, group_size=4, max_tokens=24, max_context=640),
 }
-"""Shapes by the name that `--shape` has."""
+"""Shapes by their names in `--shape`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Sum:
         ]
 
     def answers(self) -> list[int]:
-        """Return the right number of each turn."""
+        """Return each turn's right number."""
         return [self.start + sum(self.changes[: turn + 1]) for turn in range(len(self.changes))]
 
     def reward(self, texts: Sequence[str]) -> float:
@@ -83,31 +83,31 @@ def _change(change: int) -> str:
 
 
 def last_number(text: str) -> str:
-    """Return the last whole number of a text, empty if it has none."""
+    """Return a text's last whole number, empty if it has none."""
     numbers: list[str] = _NUMBER.findall(text)
     return numbers[-1] if numbers else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of a run of a side."""
+    """A side's work in one run."""
 
     model: str
     """Hugging Face directory."""
     shape: Shape
     steps: int
-    """Steps that are measured; a step of warm-up comes before them."""
+    """Steps that are measured; a warm-up step comes before them."""
     threads: int
-    """Threads of a torch operation."""
+    """Threads for a torch operation."""
     lr: float
     seed: int
     out: str
     """Directory for all that the run writes."""
 
     def tasks(self, further_steps: int = 0) -> list[Sum]:
-        """Return the tasks of all steps in their order, which follow from the seed alone.
+        """Return all steps' tasks in order, which follow only from the seed.
 
-        No two of them begin with the same question.
+        No two tasks begin with the same question.
         """
         source = random.Random(self.seed)
         signed = [number for number in range(-_LARGEST, _LARGEST + 1) if number]
@@ -121,5 +121,5 @@ class Work:
 
 
 def work_of(orders: Mapping[str, Any]) -> Work:
-    """Return the work that `asdict` made these values of."""
+    """Return the work from which `asdict` made these values."""
     return Work(**{**orders, "shape": Shape(**orders["shape"])})

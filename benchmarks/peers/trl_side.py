@@ -1,9 +1,10 @@
-"""TRL's side: `GRPOTrainer` on the same work. Runs in the environment of `scripts/peers`.
+"""TRL's side: `GRPOTrainer` on the same work. Runs in the environment that `scripts/peers` makes.
 
     python -m benchmarks.peers.trl_side ORDERS
 
-ORDERS is a `Work` as JSON. A line of `steps.jsonl` follows each step. Answers of several turns come
-from a `rollout_func`, which continues the ids of the turn before as TRL's own loop of tools does.
+ORDERS is a `Work` as JSON. A line of `steps.jsonl` follows each step. If sessions have several
+turns, answers come from a `rollout_func`, which continues the previous turn's ids as TRL's own tool
+loop does.
 """
 
 import json
@@ -28,7 +29,7 @@ STEPS_FILE = "steps.jsonl"
 
 
 def train() -> None:
-    """Train, and write the end of each step."""
+    """Train, and write each step's end."""
     work = work_of(json.loads(sys.argv[1]))
     torch.set_num_threads(work.threads)
     tasks = {task.questions()[0]: task for task in work.tasks()}
@@ -51,7 +52,7 @@ def train() -> None:
 
 
 def _settings(work: Work) -> Any:
-    """Return what both sides have alike; the rest is TRL's default, or fastest on a CPU."""
+    """Return what both sides share; the rest is TRL's default, or fastest on a CPU."""
     shape = work.shape
     return GRPOConfig(
         output_dir=str(Path(work.out) / "trl"),

@@ -1,7 +1,7 @@
-"""Time in which manager processes take over the log of a real broker.
+"""Time in which manager processes take over a real broker's log.
 
-The times are read from the log. The managers' claims mark the begin of reading. A command for an
-unknown session waits in every partition; its manager refuses it as soon as it owns the partition.
+The times are read from the log. The managers' claims mark when reading begins. A command for an
+unknown session waits in every partition; the manager refuses it as soon as it owns the partition.
 Broker and managers share the machine with everything else that runs on it.
 """
 
@@ -31,7 +31,7 @@ _PARTITIONS = range(SESSIONS.partitions)
 def broker_rebuild(
     policy: PolicyWeights, events: Iterable[Record], managers: int
 ) -> dict[str, float]:
-    """Return events a second of wall time over all partitions, the managers' CPU time and memory.
+    """Return events a second in wall time over all partitions, the managers' CPU time and memory.
 
     Raises `TimeoutError` if the managers do not own all partitions in time.
     """
@@ -61,7 +61,7 @@ def broker_rebuild(
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """Duration of a takeover, from the first claim to the ownership of the last partition."""
+    """A takeover's duration, from the first claim until the last partition is owned."""
 
     wall_s: float
     cpu_s: float
@@ -119,7 +119,7 @@ def _wait_until_owned(
 
 
 def for_unknown_session(name: str) -> r.CloseSession:
-    """Return a command of this name, which the owner of its partition refuses."""
+    """Return a command with this name, which its partition's owner refuses."""
     return r.CloseSession(
         command_id=name,
         session_id=f"unknown-{name}",

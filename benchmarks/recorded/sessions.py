@@ -1,4 +1,4 @@
-"""Sessions as events of the log, of an agent with a tool, a manager and one worker.
+"""Sessions as events on the log, from an agent with a tool, a manager and one worker.
 
 The manager's decisions and the demo's renderer are the real ones; gateway and worker are simulated.
 """
@@ -55,7 +55,7 @@ def renderer() -> Iterator[tuple[Renderer, r.PolicyWeights]]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Size of a session; lengths in tokens."""
+    """A session's size; lengths in tokens."""
 
     turns: int
     prompt: int
@@ -63,12 +63,12 @@ class Shape:
     sampled: int
     """Tokens that each turn samples, about."""
     progressed: int = 2
-    """Number of `TurnProgressed` before a turn is completed."""
+    """Count of `TurnProgressed` records before a turn is completed."""
 
 
 @dataclass
 class Recorder:
-    """Recorder of one session, turn by turn."""
+    """Recorder for one session, turn by turn."""
 
     renderer: Renderer
     policy: r.PolicyWeights
@@ -111,12 +111,12 @@ class Recorder:
 
     @property
     def turns(self) -> int:
-        """Number of turns of the session so far."""
+        """Count of the session's turns so far."""
         return 0 if self.session is None else len(self.session.turns)
 
     @property
     def history_tokens(self) -> int:
-        """Number of tokens of the session so far."""
+        """Count of the session's tokens so far."""
         return 0 if self.session is None else sum(node.length for node in self.session.tree.nodes)
 
     def request(self, shape: Shape) -> r.RequestTurn:
@@ -194,7 +194,7 @@ class Recorder:
 
 
 def interleaved(sessions: Sequence[Sequence[Record]], copies: int) -> list[Record]:
-    """Return copies of the sessions with ids of their own, one event of each in turn."""
+    """Return copies of the sessions with their own ids, one event from each in turn."""
     copied = [
         [replace(event, session_id=f"{number}-{copy}") for event in events]  # type: ignore[type-var]
         for copy in range(copies)
@@ -205,7 +205,7 @@ def interleaved(sessions: Sequence[Sequence[Record]], copies: int) -> list[Recor
 
 
 def write(settings: KafkaSettings, events: Iterable[Record]) -> None:
-    """Write events to a new topic `sessions`, each by the key of its session."""
+    """Write events to a new topic `sessions`, each with its session as key."""
     create_topics(settings, [SESSIONS])
     producer = Producer(settings, "benchmark", linger_ms=5)
     for event in events:
@@ -250,7 +250,7 @@ def _acquired(at_ms: int) -> r.RoleAcquired:
 def _outputs(
     asked: r.GenerateTurn, sampled: bytes, message: bytes, progressed: int, at_ms: int
 ) -> Iterator[Record]:
-    """Yield `progressed` records of about equal length, then the rest with the parsed `message`."""
+    """Yield `progressed` about equally long records, then the rest with the parsed `message`."""
     count, done = len(sampled) // TOKEN_BYTES, 0
     logprobs = np.linspace(-2, 0, count, dtype=np.float32).tobytes()
     for number in range(progressed + 1):

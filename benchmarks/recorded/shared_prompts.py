@@ -1,8 +1,7 @@
-"""Training steps by layout, of groups that share a long prompt: tokens computed, and time; and the
-same with a critic of each kind.
+"""Training steps on groups that share a long prompt: computed tokens and time, by layout.
 
-A prompt for each group, and for each of its sessions two answers with a tool's result of the same
-length between them. The model has two layers of width 256.
+The same is measured with each kind of critic. Each group has a prompt, and each of its sessions two
+answers with an equally long tool result between them. The model has two layers with width 256.
 """
 
 import tempfile
@@ -31,7 +30,7 @@ CRITICS = ("model", "head")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Groups of a step; lengths are in tokens."""
+    """A step's groups; lengths are in tokens."""
 
     groups: int
     group_size: int
@@ -40,8 +39,9 @@ class Workload:
 
 
 def steps(load: Workload) -> dict[str, dict[str, float]]:
-    """Return by layout what a step computes and the CPU time that it takes, the best of a few; with
-    one of them also by the kind of a critic.
+    """Return by layout what a step computes and its CPU time, the best of a few.
+
+    For one layout, the same is returned by kind of critic.
     """
     random = np.random.default_rng(0)
     chains = [
@@ -71,7 +71,7 @@ def chain(random: np.random.Generator, prompt: Int32s, session: str, answer: int
 
 
 def write_model(directory: Path) -> Path:
-    """Write a small model of random weights."""
+    """Write a small model with random weights."""
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=_VOCABULARY,
@@ -87,7 +87,7 @@ def write_model(directory: Path) -> Path:
 
 
 def figures(model: Path, chains: Sequence[Chain], layout: Layout) -> dict[str, float]:
-    """Return what a step with this layout computes, and the seconds of CPU that it takes."""
+    """Return what a step with this layout computes, and the CPU seconds that it takes."""
     backend = TorchBackend(model, TrainerSection(device="cpu", layout=layout))
     backend.load(None, 0)
     batches = pack(chains, _BUDGET, layout)
@@ -97,7 +97,7 @@ def figures(model: Path, chains: Sequence[Chain], layout: Layout) -> dict[str, f
 
 
 def of_critic(model: Path, chains: Sequence[Chain], kind: str) -> dict[str, float]:
-    """Return the same for a step with a critic, values before it included, with `padded`."""
+    """Return the same with `padded` for a step with a critic, the values before it included."""
     section = {"device": "cpu", "advantage": "gae", "critic": {"kind": kind, "coefficient": 0.0}}
     backend = TorchBackend(model, TrainerSection.model_validate(section))
     backend.load(None, 0)
@@ -109,7 +109,7 @@ def of_critic(model: Path, chains: Sequence[Chain], kind: str) -> dict[str, floa
 
 
 def seconds(backend: TorchBackend, step: StepInput, columns: Sequence[Column] = ()) -> float:
-    """Return the CPU time of a step, with that of the columns before it."""
+    """Return a step's CPU time, the columns before it included."""
     began = time.process_time()
     if columns:
         backend.annotate(step.micro_batches, columns)

@@ -1,6 +1,6 @@
-"""Switches of one worker between its roles, with their phases, read from a kept log. Pure.
+"""One worker's switches between its roles, with their phases, read from a kept log. Pure.
 
-A phase of a switch begins where the one before ends. Phases that a process reports itself
+Each phase of a switch begins where the previous one ends. Phases that a process reports itself
 (`phases_ms`) lie inside a phase of the switch and bear the record's name.
 """
 
@@ -19,7 +19,7 @@ TurnRecord = r.TurnDispatched | WROTE_TOKENS
 
 @dataclass(slots=True)
 class Switch:
-    """One switch: milliseconds of its phases by name, and of what lies inside them."""
+    """One switch: milliseconds by phase, and milliseconds for what lies inside the phases."""
 
     role: str
     at_ms: int
@@ -30,12 +30,12 @@ class Switch:
     _reached_ms: float = 0.0
 
     def reach(self, phase: str, at_ms: float) -> None:
-        """Note the end of a phase."""
+        """Note a phase's end."""
         self.phases_ms[phase] = at_ms - (self._reached_ms or self.at_ms)
         self._reached_ms = at_ms
 
     def report(self, phase: str, record: r.RoleAcquired | r.RoleReleased) -> None:
-        """Note the end of a phase and what its record says of it.
+        """Note a phase's end, and what its record says about it.
 
         What came before the process began, or waited for the other process, is `noticed`.
         """
@@ -53,7 +53,7 @@ class Switch:
 def switches(
     worker: str, control: Iterable[Record], sessions: Sequence[Record]
 ) -> dict[str, list[Switch]]:
-    """Return all whole switches of a worker by the role that it came to, in their order."""
+    """Return a worker's whole switches, by the role that it came to, in order."""
     turns = [
         record for record in sessions if isinstance(record, TurnRecord) and record.worker == worker
     ]
@@ -70,10 +70,10 @@ def switches(
 
 
 def tokens_lost(sessions: Sequence[Record], trajectories: Iterable[r.Trajectory]) -> int:
-    """Return how many tokens that a worker reported of turns, before it handed them back or with
-    that, do not stand in their place in the finished turns.
+    """Return how many reported tokens of handed-back turns the finished turns lack in their place.
 
-    A turn counts once it was sampled to its end and its session has a trajectory.
+    A worker reported them before it handed the turn back, or with that. A turn counts once it was
+    sampled to its end and its session has a trajectory.
     """
     finished = {
         trajectory.session_id: recorded_session(trajectory).turns for trajectory in trajectories
@@ -101,7 +101,7 @@ def _turn(record: r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted) -> tup
 
 
 def _tokens(record: r.TurnProgressed | r.TurnInterrupted) -> Iterable[tuple[int, bytes]]:
-    """Yield the place of each token in its turn, and its id."""
+    """Yield each token's place in its turn, and its id."""
     ids = record.token_ids
     for place in range(len(ids) // TOKEN_BYTES):
         start = place * TOKEN_BYTES
@@ -116,7 +116,7 @@ def _stands(token: tuple[int, bytes], whole: bytes) -> bool:
 def _serve(switch: Switch, turns: Iterable[TurnRecord], until_ms: int) -> None:
     """Add the first turn that the worker got, and its first token.
 
-    A worker that has none before it moves on is no measure of the switch.
+    If the worker moves on before it has one, the switch is not measured.
     """
     since_ms = switch.at_ms + switch.total_ms
     dispatched: r.TurnDispatched | None = None

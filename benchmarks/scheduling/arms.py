@@ -1,14 +1,14 @@
-"""Time in which a scheduler that takes over reads the statistics of tasks from `arms`.
+"""Time in which a scheduler that takes over reads the task statistics from `arms`.
 
     python -m benchmarks arms [--arms 100000] [--epochs 1]
 
-A scheduler writes the statistics of so many tasks, as it does before a snapshot; with more epochs
-each one writes all of them again and removes the older ones. Then another one catches up.
+A scheduler writes statistics for so many tasks, as it does before a snapshot. With more epochs,
+each epoch writes all of them again and removes the older ones. Then another scheduler catches up.
 
-- `write_s`: time of the last epoch's records up to the acknowledgement of all
-- `wait_s`: the part of it when all are sent, of which the scheduler waits for 2 s
-- `takeover_s`, `takeover_cpu_s`: time and CPU time of the catch-up
-- `empty_s`: time of a catch-up without statistics
+- `write_s`: time for the last epoch's records until all are acknowledged
+- `wait_s`: the part after all are sent; the scheduler waits for 2 s of it
+- `takeover_s`, `takeover_cpu_s`: the catch-up's time and CPU time
+- `empty_s`: a catch-up's time without statistics
 
 The embedded broker runs on the same machine.
 """
@@ -40,7 +40,7 @@ _LIMIT_S = 120.0
 
 
 class TakeOver(NamedTuple):
-    """A catch-up: its time, its CPU time, and the number of arms that are known then."""
+    """A catch-up: its time, its CPU time, and the count of arms that are known then."""
 
     taken_s: float
     cpu_s: float
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _arms(count: int) -> Arms:
-    """Return the statistics of so many tasks, each with one result."""
+    """Return statistics for so many tasks, each with one result."""
     arms = Arms()
     arms.apply(State(), _admitted("task-0"), 0)
     (name, *_) = sorted(arms.by_name, reverse=True)
@@ -107,7 +107,7 @@ def _admitted(task_id: str) -> r.GroupAdmitted:
 
 
 def _write(producer: Producer, arms: Arms, epoch: int) -> tuple[float, float]:
-    """Write the statistics as the scheduler does; return its seconds, and those of the wait."""
+    """Write the statistics as the scheduler does; return its seconds, and the wait's seconds."""
     begun = time.perf_counter()
     for snapshot in arms.snapshots(epoch, 0):
         producer.send(ARMS.name, snapshot, key=arm_key(epoch, snapshot.arm))
@@ -121,7 +121,7 @@ def _write(producer: Producer, arms: Arms, epoch: int) -> tuple[float, float]:
 
 
 def _catch_up(kafka: KafkaSettings) -> TakeOver:
-    """Return the catch-up of a scheduler."""
+    """Return a scheduler's catch-up."""
     with closing(
         Reader(kafka, "takeover", rules=ReadingRules(folds=True), **READER_OPTIONS)
     ) as reader:

@@ -1,4 +1,4 @@
-"""Cells of the benchmark `pipelines`: a pipeline, a load and a split of the nodes, simulated."""
+"""Cells in the benchmark `pipelines`: a pipeline, a load and a node split, simulated."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,13 +22,14 @@ from seamlessflow.scheduler.settings import (
 )
 
 NODE = 8
-"""Devices of a node. A worker is a node, so splits are in whole nodes."""
+"""Devices per node. A worker is a node, so splits are in whole nodes."""
 GROUP = 8
-"""Sessions of a group."""
+"""Sessions per group."""
 MODEL, HARDWARE = "Qwen3-32B", "H100"
 _LAST_DROPPED = 0.5
-"""Share of the groups that the filter drops at the end of a drift: each trained one takes twice
-the rollout of the beginning."""
+"""Share of groups that the filter drops at a drift's end: each trained one takes twice the rollout
+that it took at the beginning.
+"""
 _NO_LIMIT_S = 1e6
 Tag = Literal["rollout", "train"]
 BOTH: tuple[Tag, ...] = ("rollout", "train")
@@ -36,7 +37,7 @@ BOTH: tuple[Tag, ...] = ("rollout", "train")
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A strategy, the tags of the nodes that train, and the steps that rollout may be ahead."""
+    """A strategy, the training nodes' tags, and the steps that rollout may be ahead."""
 
     name: str
     strategy: str
@@ -54,7 +55,7 @@ PIPELINES = (COLOCATED, SYNCHRONOUS, ONE_STEP_OFF, MULTIPLEXED)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Sessions of a kind, how many a step has for each node, and the rows of an engine."""
+    """One kind of session, a step's groups for each node, and an engine's rows."""
 
     name: str
     workload: WorkloadSection
@@ -117,7 +118,7 @@ LOADS = tuple(replace(load, drifts=drifts) for load in _STEADY for drifts in (Fa
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One simulation: so many nodes, of which some train."""
+    """One simulation: `nodes` nodes, of which `train` train."""
 
     pipeline: Pipeline
     load: Load
@@ -128,7 +129,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures of a cell."""
+    """A cell's figures."""
 
     cell: Cell
     step_s: float
@@ -142,7 +143,7 @@ class Measured:
 
 
 def measured(cell: Cell) -> Measured:
-    """Return the figures of a cell, simulated. Raises `RuntimeError` if it makes too few steps."""
+    """Return a simulated cell's figures. Raises `RuntimeError` if it makes too few steps."""
     run, settings = simulated(cell)
     summary = figures(run, settings)
     if summary is None:
@@ -162,7 +163,7 @@ def measured(cell: Cell) -> Measured:
 
 
 def simulated(cell: Cell) -> tuple[SimulatedRun, SchedulerSettings]:
-    """Return the run of a cell, as one that goes on, and its settings."""
+    """Return a cell's run, as one that goes on, and its settings."""
     groups = cell.load.groups * cell.nodes
     run = RunSection(
         steps=cell.steps, groups_per_step=groups, group_size=GROUP, lag=cell.pipeline.lag
@@ -184,8 +185,9 @@ def simulated(cell: Cell) -> tuple[SimulatedRun, SchedulerSettings]:
 
 
 def dropped_later(trained: int) -> Callable[[str], bool]:
-    """Return the filter that drops none of the first groups and half of the last ones, where so
-    many are trained in all.
+    """Return the filter that drops none of the first groups and half of the last ones.
+
+    `trained`: how many groups are trained in all.
     """
     drawn = trained / (1 - _LAST_DROPPED / 2)  # nearly: the share grows evenly
 

@@ -1,4 +1,4 @@
-"""Pictures of the benchmark `pipelines`: steps beside the ideal, and timelines before and after."""
+"""Pictures for the benchmark `pipelines`: steps beside the ideal, timelines before and after."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ _WIDTH = 0.38
 
 @style.context("seamlessflow.reports.style")
 def draw_steps(by_load: Sequence[Sequence[Compared]], title: str, path: Path) -> None:
-    """Write a panel for each load: step and ideal step of each pipeline. Raises `OSError`."""
+    """Write a panel for each load: each pipeline's step and ideal step. Raises `OSError`."""
     columns = 2
     rows = -(-len(by_load) // columns)
     figure = Figure(figsize=(12.0, 1.0 + 2.9 * rows), dpi=130)
@@ -47,7 +47,7 @@ def draw_steps(by_load: Sequence[Sequence[Compared]], title: str, path: Path) ->
 
 
 def draw_bubbles(load: Load, nodes: int, steps: int, folder: Path) -> list[Path]:
-    """Write the timelines of disaggregated synchronous and of multiplexed at the same split."""
+    """Write timelines for disaggregated synchronous and for multiplexed at the same split."""
     paths = []
     for name, pipeline in (("before", SYNCHRONOUS), ("after", MULTIPLEXED)):
         run, _ = simulated(Cell(pipeline, load, nodes, nodes // 2, steps))

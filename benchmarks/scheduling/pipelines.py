@@ -2,12 +2,12 @@
 
     python -m benchmarks pipelines [--out DIR] [--steps 12] [--devices 64] [--rehearse]
 
-Each is simulated with half of the nodes training and at its own best split, in whole nodes of eight
-devices, for three kinds of load: steady, and with a ratio of rollout to training that doubles over
-the run. Then the steady ones on 1,024 devices at the same shares, with a quarter of the sessions
-for each node. In DIR: `pipelines.md` (tables and goals), `pipelines.json`, pictures. Progress goes
-to standard error. With `--rehearse` all four are rehearsed on 8 and 32 modelled devices instead
-(`rehearsals.py`): it takes long, and a machine at rest.
+Each is simulated with half the nodes training, and at its own best split, in whole nodes of eight
+devices. There are three kinds of load, each steady and with a rollout-to-training ratio that
+doubles over the run. Then the steady loads run on 1,024 devices at the same shares, with a quarter
+of the sessions for each node. In DIR: `pipelines.md` (tables and goals), `pipelines.json`,
+pictures. Progress goes to standard error. With `--rehearse` all four are rehearsed on 8 and 32
+modelled devices instead (`rehearsals.py`): it takes long, and needs a machine at rest.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from benchmarks.scheduling.splits import Compared, compared, scaled
 
 _LARGE, _LARGE_STEPS, _THINNER = 1_024, 6, 4
 _SHOWN_STEPS = 6
-"""Steps of the timelines."""
+"""Steps in the timelines."""
 _HEAD = (
     "| pipeline | nodes that train | step | ideal | over it | waiting | under-filled | switching "
     "| staleness |"
@@ -43,7 +43,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A goal under a load: what was asked of a ratio, and what it is."""
+    """A goal under a load: a ratio, the bound that was asked for, and the measured value."""
 
     load: str
     devices: int
@@ -98,7 +98,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def verdicts(pairs: Sequence[Compared], devices: int) -> Iterator[Verdict]:
-    """Yield the goals of `multiplexed`, of the pipelines under one load."""
+    """Yield the goals for `multiplexed`, from the pipelines under one load."""
     by_name = {pair.same.cell.pipeline.name: pair for pair in pairs}
     multiplexed, off, sync = (
         by_name[pipeline.name] for pipeline in (MULTIPLEXED, ONE_STEP_OFF, SYNCHRONOUS)
@@ -115,13 +115,13 @@ def verdicts(pairs: Sequence[Compared], devices: int) -> Iterator[Verdict]:
 
 
 def table(pairs: Sequence[Compared], title: str) -> str:
-    """Return the pipelines under one load as a table in Markdown."""
+    """Return the pipelines under one load as a Markdown table."""
     rows = [_row(pair, best) for pair in pairs for best in (False, True) if _is_shown(pair, best)]
     return "\n".join([f"**{title}**", "", _HEAD, "|---" * _HEAD.count(" | ") + "|---|", *rows])
 
 
 def judged(goals: Sequence[Verdict]) -> str:
-    """Return the goals as a table in Markdown."""
+    """Return the goals as a Markdown table."""
     head = "| load | devices | ratio | asked | measured | |\n|---|---|---|---|---|---|"
     rows = [
         f"| {verdict.load} | {verdict.devices:,} | {verdict.goal} "
@@ -133,7 +133,7 @@ def judged(goals: Sequence[Verdict]) -> str:
 
 
 def _shown(cell: Cell) -> Measured:
-    """Return the figures of a cell, and show them."""
+    """Return a cell's figures, and show them."""
     began_s = time.perf_counter()
     figures = measured(cell)
     print(

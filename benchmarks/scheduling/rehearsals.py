@@ -14,19 +14,19 @@ from seamlessflow.demo.task import make_tasks, write_tasks
 from seamlessflow.infra.errors import ExitStatus
 
 _CLUSTERS = {8: (4, 2), 32: (4, 8)}
-"""Workers and devices of each, by devices in all; half of the workers train."""
+"""Workers, and devices of each, by devices in all; half the workers train."""
 _STEPS, _TASKS, _GROUPS, _CAPACITY = 6, 400, 32, 32
 _TURN_TOKENS, _SPREAD = 2_000, 0.6
 _LIMIT_S = 1_800
 _SMALL_MODEL = "Qwen3-8B"
-"""Model of workers of two devices."""
+"""Model for workers with two devices."""
 
 
 def rehearsed(out: Path) -> dict[str, object]:
     """Return the steps by devices and pipeline, from rehearsals one after the other in `out`.
 
-    Each is `seamlessflow rehearse`, with its own verdict on this machine. One that is in `out` is
-    not rehearsed again.
+    Each is `seamlessflow rehearse`, with its own verdict on this machine. A rehearsal that is in
+    `out` is not made again.
     """
     make_model(out / "model", seed=0)
     write_tasks(make_tasks(_TASKS, 0, "train"), out / "tasks.jsonl")
@@ -42,9 +42,9 @@ def rehearsed(out: Path) -> dict[str, object]:
 
 
 def _rehearsed(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
-    """Return the figures of a rehearsal. Raises `CalledProcessError` if it does not end.
+    """Return a rehearsal's figures. Raises `CalledProcessError` if it does not end.
 
-    One that this machine distorted has figures too, with the reasons.
+    A rehearsal that this machine distorted has figures too, with the reasons.
     """
     result = folder / "rehearsal" / "rehearsal.json"
     if not result.exists() or "distorted" not in result.read_text(encoding="utf-8"):
@@ -73,7 +73,7 @@ def _rehearsed(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
 
 
 def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
-    """Return the configuration of a rehearsal in a folder named after its number of devices."""
+    """Return the configuration for a rehearsal in a folder named after its device count."""
     count, devices = _CLUSTERS[int(folder.name.split("-")[0])]
     colocated = pipeline.strategy == "colocated"
     tags = [pipeline.trains if colocated or n < count // 2 else BOTH[:1] for n in range(count)]

@@ -1,9 +1,10 @@
-"""Samplers: CPU time of a choice among many tasks, and of the index of a file of tasks.
+"""Samplers: CPU time to choose among many tasks, and to index a task file.
 
     python -m benchmarks samplers [--tasks 1000000] [--drawn 100000] [--lines 100000]
 
-A choice is of 64 tasks, for groups of 8 samples, and the median of some. `drawn` tasks have
-statistics, one in four of them passed whole. `index_us`: microseconds for each line of a file.
+A choice takes 64 tasks, for groups of 8 samples; its figure is the median over some. `drawn` tasks
+have statistics, and one in four of them passed whole. `index_us`: microseconds for each line in a
+file.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _choices(tasks: int, drawn: int) -> dict[str, float]:
-    """Return the milliseconds of a choice, by sampler."""
+    """Return a choice's milliseconds, by sampler."""
     rows = [
         TaskRow(f"task-{number}", b"{}", {"level": str(number % _LEVELS)})
         for number in range(tasks)
@@ -52,7 +53,7 @@ def _choices(tasks: int, drawn: int) -> dict[str, float]:
 
 
 def _arms(tasks: int, drawn: int) -> Arms:
-    """Return statistics of tasks that were drawn, and of all pools."""
+    """Return statistics for drawn tasks, and for all pools."""
     source = random.Random(0)  # nosec B311 # repeatable tasks
     arms = Arms()
     for number in source.sample(range(tasks), drawn):
@@ -86,7 +87,7 @@ def _ask(tasks: TaskIndex, arms: Arms) -> Ask:
 
 
 def _milliseconds(name: str, ask: Ask) -> float:
-    """Return the CPU time of a choice and of its check."""
+    """Return the CPU time of a choice and its check."""
 
     def choose() -> None:
         asked = replace(ask)  # its candidates are drawn anew

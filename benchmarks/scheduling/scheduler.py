@@ -1,12 +1,12 @@
-"""Scheduler: decisions a second with many workers, and draws from a large file of tasks.
+"""Scheduler: decisions a second with many workers, and draws from a large task file.
 
     python -m benchmarks scheduler [--workers 1000] [--tasks 1000000]
 
-The cluster is simulated until its second step is under way. Then the three costs of the scheduler
-are timed, each alone and in CPU time of this process: a call of `decide`, the fold of a record of
-`control` (`RoleAcquired`), and the fold of a heartbeat of `fleet`. The agents' work is small, so
-that most of the records are about workers: half of them may train. Of the file of tasks: the time
-to open it, the memory that this takes, and the time of a draw.
+The cluster is simulated until its second step is under way. Then the scheduler's three costs are
+timed, each by itself and in this process's CPU time: a call to `decide`, the fold of a `control`
+record (`RoleAcquired`), and the fold of a `fleet` heartbeat. The agents' work is small, so that
+most records are about workers: half of them may train. For the task file: the time to open it, the
+memory that this takes, and a draw's time.
 """
 
 import argparse
@@ -118,7 +118,7 @@ def _running(settings: SchedulerSettings, workers: int) -> tuple[View, int]:
 
 
 def _each_s(call: Callable[[], object]) -> float:
-    """Return the CPU time of a call, in seconds."""
+    """Return a call's CPU time, in seconds."""
     call()
     before = time.process_time()
     for _ in range(_CALLS):

@@ -1,4 +1,4 @@
-"""Splits of the nodes: each pipeline at the same one and at its own best one."""
+"""Node splits: each pipeline at the same split and at its own best one."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from benchmarks.scheduling.cells import (
 )
 
 _FINEST = 32
-"""Part of all nodes that the best split may be off by, at least a node."""
+"""The best split may be off by one in so many nodes, at least by one node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A pipeline under a load: half of the nodes train, and as many as are best for it."""
+    """A pipeline under a load: half the nodes train, and as many as are best for it."""
 
     same: Measured
     best: Measured
@@ -63,10 +63,10 @@ def scaled(
 
 
 def shortest(step_s: Callable[[int], float], nodes: int, most: int) -> int:
-    """Return the number of nodes, 1 to `most`, with the shortest step near it.
+    """Return the node count, 1 to `most`, with a shorter step than the counts near it.
 
-    Begins with half of the nodes and looks on both sides, a quarter of all away, then half as far
-    whenever neither is better.
+    Begins with half the nodes and looks on both sides, a quarter of all nodes away, then half as
+    far whenever neither side is better.
     """
     best, far = nodes // 2, max(1, nodes // 4)
     while far >= max(1, nodes // _FINEST):
@@ -79,7 +79,7 @@ def shortest(step_s: Callable[[int], float], nodes: int, most: int) -> int:
 
 
 class _Cells:
-    """The cells of a pipeline that were measured."""
+    """The measured cells for one pipeline."""
 
     def __init__(
         self,
@@ -95,11 +95,11 @@ class _Cells:
         self._known: dict[int, Measured] = {}
 
     def at(self, train: int) -> Measured:
-        """Return the figures with so many nodes that train."""
+        """Return the figures if `train` nodes train."""
         if train not in self._known:
             self._known[train] = self._measure(Cell(*self._of, train, self._steps))
         return self._known[train]
 
     def step_s(self, train: int) -> float:
-        """Return the time of a step with so many nodes that train."""
+        """Return a step's time if `train` nodes train."""
         return self.at(train).step_s

@@ -2,14 +2,14 @@
 
     python -m benchmarks switch [--switches 50] [--agents 64] [--out DIR]
 
-A whole training on a real broker, with a model of the demo's shape: worker `w0` rolls out, `w1`
+A whole training on a real broker, with a model in the demo's shape: worker `w0` rolls out, `w1`
 moves after every step (`load/alternation.py`), agents keep turns in flight on both
-(`load/agents.py`). The times are those of the records: to training from `RoleAssigned` until
-the step's work begins, to rollout from `RoleAssigned` until the first token that `w1` reports.
-Phases are named by their ends; `a: b` is a part of phase `a` that the process itself reports.
-`tokens_lost` are those that a worker reported of a turn that it then handed back, and that the
-finished turn lacks, in the whole run.
-Progress goes to standard error. `load` is the machine's load average over a minute.
+(`load/agents.py`). The times come from the records: to training from `RoleAssigned` until the
+step's work begins, to rollout from `RoleAssigned` until the first token that `w1` reports. Phases
+are named by their ends; `a: b` is a part of phase `a` that the process itself reports.
+`tokens_lost` counts tokens in the whole run that a worker reported for a turn which it then handed
+back, and that the finished turn lacks. Progress goes to standard error. `load` is the machine's
+load average over a minute.
 """
 
 import argparse
@@ -38,8 +38,7 @@ MOVES = "w1"
 _FIRST = 3
 """Switches left out at the start: the engine is built in the first one."""
 _SPARE = 4
-"""Steps beyond those that are needed: a switch without a turn before the next one does not count.
-"""
+"""Further steps: a switch does not count if no turn comes before the next switch."""
 _TASKS = 2_000
 
 
@@ -73,7 +72,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _train(out: Path, steps: int, agents: int) -> None:
-    """Train so many steps in `out`. Raises `CalledProcessError`."""
+    """Train `steps` steps in `out`. Raises `CalledProcessError`."""
     out.mkdir(parents=True, exist_ok=True)
     make_model(out / "model", seed=0)
     write_tasks(make_tasks(_TASKS, 0, "train"), out / "tasks.jsonl")
@@ -107,7 +106,7 @@ def _records(settings: KafkaSettings, topic: Topic) -> list[Record]:
 
 
 def _figures(name: str, measured: Sequence[Switch]) -> dict[str, object]:
-    """Return the times of switches in one direction, in milliseconds."""
+    """Return the times for switches in one direction, in milliseconds."""
     if len(measured) < 2:
         raise RuntimeError(f"{len(measured)} switches {name} were measured, at least 2 are needed")
     totals = [switch.total_ms for switch in measured]

@@ -16,7 +16,7 @@ from seamlessflow.demo.agent import MAX_TOKENS, TOOLS, ModelEndpoint
 async def run(task: TrailTask, session: ModelEndpoint) -> Mapping[str, object]:
     """Play one session, from its beginning or from the middle, and return its rewards.
 
-    They are that of the session and those of its new turns. Raises the client's errors.
+    They are the session's reward and its new turns' rewards. Raises the client's errors.
     """
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client

@@ -1,10 +1,10 @@
-"""Trail: a game of several tool calls, each of which needs what the tool answered before. Pure.
+"""Trail: a game with several tool calls, each of which needs the tool's previous answer. Pure.
 
 The user names a key; the model calls `lookup` with it. The tool answers with two digits, a code and
-a step: the next key to look up is their sum, modulo 10. So it goes on for the turns of the task.
-Every task has a random table of its own, so the next key cannot be known without the answer; after
-a wrong key the trail goes on from there. Each right call is a turn reward of 1, and the reward of
-the session is the share of right calls. A call in a wrong form ends the session.
+a step: the next key to look up is their sum, modulo 10. So it goes on for the task's turns. Every
+task has its own random table, so the next key cannot be known without the answer; after a wrong key
+the trail goes on from there. Each right call is a turn reward of 1, and the session's reward is the
+share of right calls. A call in a wrong form ends the session.
 
 Difficulty is the task's level: more turns, and more different steps to add.
 """
@@ -25,7 +25,7 @@ DIGITS = 10
 
 
 class Level(NamedTuple):
-    """Difficulty of a task."""
+    """A task's difficulty."""
 
     turns: int
     steps: int
@@ -36,7 +36,7 @@ LEVELS = (Level(4, 1), Level(4, 2), Level(5, 3), Level(6, 4), Level(7, 5))
 
 
 class TrailTask(TypedDict):
-    """One task, as a line of a JSONL file."""
+    """One task, as a line in a JSONL file."""
 
     id: str
     split: Split
@@ -46,11 +46,11 @@ class TrailTask(TypedDict):
     key: int
     """The key to begin with."""
     table: list[list[int]]
-    """Code and step of each key from 0 to 9."""
+    """Code and step for each key from 0 to 9."""
 
 
 def make_tasks(count: int, seed: int, split: Split) -> list[TrailTask]:
-    """Return `count` different tasks, as many of each level; the same arguments give the same."""
+    """Return `count` different tasks, as many for each level; the same arguments give the same."""
     draw = random.Random(f"trail {split} {seed}")  # nosec B311 # repeatable draws
     return [_make_task(f"{split}-{seed}-{place:06d}", draw, split, place) for place in range(count)]
 
@@ -79,11 +79,11 @@ def following(task: TrailTask, key: int) -> int:
 
 @dataclass(eq=False)
 class Walk:
-    """One session of a task: takes the model's answers one after the other."""
+    """One session on a task: takes the model's answers one after the other."""
 
     task: TrailTask
     rewards: list[float] = field(default_factory=list)
-    """Reward of each turn so far."""
+    """Each turn's reward so far."""
     over: bool = False
 
     def __post_init__(self) -> None:
@@ -111,7 +111,7 @@ class Walk:
 
 
 def called_key(answer: Message) -> int | None:
-    """Return the key of an answer that is exactly one valid call of `lookup`, else None."""
+    """Return the key if an answer is exactly one valid call to `lookup`, else None."""
     arguments = lookup_call(answer)
     try:
         parsed: object = None if arguments is None else json.loads(arguments)

@@ -1,11 +1,11 @@
-"""Model and tasks of Trail: `python -m benchmarks.trail.prepare DIR --seed S`.
+"""Trail's model and tasks: `python -m benchmarks.trail.prepare DIR --seed S`.
 
-Writes `DIR/model`, the demo's model after its warm-up on a noisy demonstrator of this game, and
-`DIR/tasks/{train,eval}.jsonl`: what a run configuration of `seamlessflow train` needs beside the
+Writes `DIR/model`, the demo's model after its warm-up on a noisy demonstrator for this game, and
+`DIR/tasks/{train,eval}.jsonl`: what a run configuration for `seamlessflow train` needs beside the
 agent `benchmarks.trail.agent:run`. The same seed gives the same files on one machine.
 
-The demonstrator is that of `seamlessflow/demo/model.py` for this game. It always answers in the
-right form, but calls the right key on purpose only now and then, else a random one.
+The demonstrator is like the one in `seamlessflow/demo/model.py`, for this game. It always answers
+in the right form, but calls the right key on purpose only now and then, else a random one.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def prepare(directory: Path, seed: int, warm_up_steps: int = WARM_UP_STEPS) -> N
 
 
 class TrailDemonstrator:
-    """Noisy player of the game, wrong in most turns, whom the model imitates before it learns."""
+    """Noisy player, wrong in most turns, that the model imitates before it learns."""
 
     def __init__(self, renderer: Renderer, seed: int) -> None:
         self._draw = random.Random(f"trail demonstrator {seed}")  # nosec B311 # repeatable
@@ -71,7 +71,7 @@ class TrailDemonstrator:
         self._result = cache(self._render_result)
 
     def batch(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ids and targets, both [B, T], of `size` episodes of one level: equally long."""
+        """Return ids and targets, both [B, T], for `size` episodes on one level: equally long."""
         level = self._draw.randrange(len(LEVELS))
         tasks = self._tasks[level :: len(LEVELS)]
         episodes = [self.episode(self._draw.choice(tasks)) for _ in range(size)]

@@ -12,42 +12,49 @@ class ManagerSection(Section):
 
     group: str = Field(
         "trajectory-managers",
-        description="Kafka consumer group that shares the partitions of `requests`",
+        description="Kafka consumer group in which managers share the partitions of `requests`",
     )
     slot: str = Field(
         "",
-        description="Name of this member among the managers, which names its transactions. It "
-        "differs for each running manager and stays the same after a restart. Otherwise a "
-        "transaction that a kill left open holds up readers for up to 15 s; default: a new name "
-        "at each start",
+        description="This manager's name among all managers; its transactions carry it. It must "
+        "differ for each running manager and stay the same after a restart. Otherwise a "
+        "transaction that a kill left open holds up readers for up to 15 s; default: a new name at "
+        "each start",
     )
     no_progress_s: float = Field(
-        20, gt=0, description="A turn without output for this long is dispatched to another worker"
+        20,
+        gt=0,
+        description="Seconds without output after which a turn is dispatched to another worker",
     )
     hand_back_s: float = Field(
         0.25,
         gt=0,
-        description="Time that a worker has, after leaving its role, to hand back its turns",
+        description="Seconds that a worker has, after leaving its role, to hand back its turns",
     )
     commit_interval_s: float = Field(
-        0.2, gt=0, description="Time between two commits of trajectories and offsets"
+        0.2, gt=0, description="Seconds between two commits of trajectories and offsets"
     )
     transaction_records: int = Field(
-        1_000, ge=1, description="Most trajectories that one transaction commits"
+        1_000, ge=1, description="Most trajectories in one transaction"
     )
     transaction_mb: float = Field(
-        32, gt=0, description="Most megabytes of trajectories in a transaction, but one at least"
+        32,
+        gt=0,
+        description="Most trajectory megabytes in one transaction; a larger trajectory is "
+        "committed alone",
     )
     memory_mb: float = Field(
         512,
         ge=0,
-        description="Memory that open sessions may take, as the manager estimates it. Beyond that "
-        "the longest idle ones are spilled to a file. The process takes about 200 MB more",
+        description="Most megabytes for open sessions, as the manager estimates them. Beyond that, "
+        "the sessions that were idle longest are spilled to a file. The process takes about 200 MB "
+        "more",
     )
     spill_dir: str = Field(
         "",
-        description="Directory of the file with spilled sessions, which should not be in memory; "
-        "default: `spilled` in the data directory. The file has no name and goes with the process",
+        description="Directory for the file with spilled sessions; it should be on a disk, not in "
+        "memory; default: `spilled` in the data directory. The file has no name and disappears "
+        "with the process",
     )
 
 

@@ -42,7 +42,8 @@ class LengthsSection(Section):
         0.5,
         ge=0,
         le=1,
-        description="Share of that variance which is the task's, the same for its whole group",
+        description="Share of that variance that comes from the task, so a whole group has it in "
+        "common",
     )
 
 
@@ -66,26 +67,26 @@ class DeviceModelSection(Section):
 
     model_config = ConfigDict(allow_inf_nan=False)
 
-    hardware: str = Field("H100", description=f"Devices of the workers: {', '.join(HARDWARE)}")
+    hardware: str = Field("H100", description=f"The workers' devices: {', '.join(HARDWARE)}")
     model: str = Field(
         "Qwen3-8B",
         description=f"Model that is trained: {', '.join(MODELS)}, or a directory with its "
-        "config.json. If not set: policy.model, where a configuration names one that can be read",
+        "config.json; if not set: policy.model, if the configuration has one that can be read",
     )
     rates: dict[str, float] = Field(
         default_factory=dict,
-        description="Measured times of every worker instead of modelled ones, in seconds: "
+        description="Measured times for every worker, in seconds, instead of modelled ones: "
         f"{', '.join(field.name for field in fields(Rates))}",
     )
     step_s: float = Field(0, ge=0, description="Fixed part of an optimizer step, in seconds")
     publish_s: float = Field(
-        0, ge=0, description="Seconds from a trained step until its weights are published"
+        0, ge=0, description="Seconds between a trained step and the publication of its weights"
     )
     scale: float = Field(
         1,
         gt=0,
-        description="Factor of all times of devices in a rehearsal, 0.1 for a tenth. Time-outs "
-        "and the processes' own time stay as they are, and seamlessflow simulate has no factor",
+        description="Factor for all device times in a rehearsal: 0.1 makes them a tenth. Time-outs "
+        "and the processes' own time stay as they are. seamlessflow simulate ignores it",
     )
 
     @field_validator("hardware")

@@ -82,43 +82,45 @@ METRICS: Mapping[str, MetricSpec] = {
     CONSUMER_LAG: MetricSpec(
         "gauge",
         "{record}",
-        "Records of a partition that this process reads and has not read yet",
+        "Records that this process has not read yet, in a partition that it reads",
         ("topic", "partition"),
     ),
     UNREADABLE: MetricSpec(
         "counter",
         "{record}",
-        "Records that this process read and could not decode: garbage, or of a newer release",
+        "Records that this process read but could not decode: garbage, or from a newer release",
         ("topic",),
     ),
     "seamlessflow_gateway_requests_total": MetricSpec(
         "counter", "{request}", "Calls answered, by route and HTTP status", ("route", "status")
     ),
     "seamlessflow_gateway_request_seconds": MetricSpec(
-        "histogram", "s", "From a call's arrival to the end of its answer", ("route",), _SECONDS
+        "histogram",
+        "s",
+        "Seconds from a call's arrival to the end of its answer",
+        ("route",),
+        _SECONDS,
     ),
     "seamlessflow_gateway_first_reply_seconds": MetricSpec(
-        "histogram", "s", "From a streamed call's arrival to its first bytes", (), _SECONDS
+        "histogram", "s", "Seconds from a streamed call's arrival to its first bytes", (), _SECONDS
     ),
     "seamlessflow_gateway_in_flight": MetricSpec("gauge", "{request}", "Calls in progress"),
     "seamlessflow_gateway_replies_ignored_total": MetricSpec(
         "counter",
         "{record}",
-        "Replies that no call waited for, or that were delivered before",
+        "Replies that no call waited for, or that had been delivered before",
         ("reason",),
     ),
     "seamlessflow_gateway_turns_cancelled_total": MetricSpec(
-        "counter", "{turn}", "Turns cancelled because their client went away and did not come back"
+        "counter", "{turn}", "Turns cancelled because their client went away for good"
     ),
     "seamlessflow_gateway_turns_undelivered_total": MetricSpec(
-        "counter",
-        "{turn}",
-        "Turns that completed although their client had gone away and did not come back",
+        "counter", "{turn}", "Turns that completed after their client had gone away for good"
     ),
     "seamlessflow_manager_events_total": MetricSpec(
         "counter",
         "{event}",
-        "Events read back from the log, by type and whether they counted",
+        "Events read back from the log, by type and by whether they counted",
         ("type", "accepted"),
     ),
     "seamlessflow_manager_matches_total": MetricSpec(
@@ -133,18 +135,18 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_manager_failures_total": MetricSpec(
         "counter",
         "{failure}",
-        "Sessions given up, commands refused and trajectories emitted without tokens, each for an "
-        "error inside the manager",
+        "Sessions given up, commands refused and trajectories emitted without tokens, each because "
+        "of an error inside the manager",
         ("about",),
     ),
     "seamlessflow_manager_open_sessions": MetricSpec(
-        "gauge", "{session}", "Open sessions, in memory and spilled"
+        "gauge", "{session}", "Open sessions, both in memory and spilled"
     ),
     "seamlessflow_manager_spilled_sessions": MetricSpec(
         "gauge", "{session}", "Idle open sessions whose state is in the spill file"
     ),
     "seamlessflow_manager_spilled_bytes": MetricSpec(
-        "gauge", "By", "Size of the states in the spill file"
+        "gauge", "By", "Size of the session states in the spill file"
     ),
     "seamlessflow_manager_spill_reads_total": MetricSpec(
         "counter", "{session}", "Spilled sessions read back into memory"
@@ -152,97 +154,116 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_rollout_turns_total": MetricSpec(
         "counter",
         "{turn}",
-        "Turns that left a worker: completed, interrupted or failed, and why",
+        "Turns that left a worker, by outcome (completed, interrupted or failed) and reason",
         ("outcome", "reason"),
     ),
-    "seamlessflow_rollout_tokens_total": MetricSpec("counter", "{token}", "Sampled tokens written"),
+    "seamlessflow_rollout_tokens_total": MetricSpec(
+        "counter", "{token}", "Sampled tokens written to the log"
+    ),
     "seamlessflow_rollout_verdicts_total": MetricSpec(
         "counter",
         "{turn}",
-        "Turns with a verdict of the rule that ends them early, and whether it ended them (those "
-        "of exempt sessions go on)",
+        "Turns that the control rule judged should end early, and whether it ended them (turns in "
+        "exempt sessions go on)",
         ("ended",),
     ),
     "seamlessflow_rollout_controls_failed_total": MetricSpec(
-        "counter", "{turn}", "Turns that went on without that rule, which failed"
+        "counter", "{turn}", "Turns that went on without the control rule because it failed"
     ),
     "seamlessflow_rollout_prompts_ignored_total": MetricSpec(
         "counter",
         "{record}",
-        "Records of a slot that were not, or no longer, for this worker",
+        "Records in a worker's slot that were not, or no longer, for this worker",
         ("reason",),
     ),
     "seamlessflow_rollout_records_lost_total": MetricSpec(
-        "counter", "{record}", "Records of turns that did not reach the log"
+        "counter", "{record}", "Turn records that did not reach the log"
     ),
-    "seamlessflow_trainer_steps": MetricSpec("gauge", "{step}", "Optimizer steps that are done"),
+    "seamlessflow_trainer_steps": MetricSpec("gauge", "{step}", "Optimizer steps done"),
     "seamlessflow_trainer_metric": MetricSpec(
-        "gauge", "1", "A training metric of the last step, by its name in metrics.csv", ("metric",)
+        "gauge",
+        "1",
+        "A training metric from the last step, by its name in metrics.csv",
+        ("metric",),
     ),
     "seamlessflow_scheduler_decisions_total": MetricSpec(
-        "counter", "{record}", "Records the scheduler wrote, by type", ("type",)
+        "counter", "{record}", "Records that the scheduler wrote, by type", ("type",)
     ),
     "seamlessflow_scheduler_stalls_total": MetricSpec(
         "counter",
         "{stall}",
-        "Stalls the scheduler reported, by the topic or process that it waits for",
+        "Stalls that the scheduler reported, by the topic or process that it waits for",
         ("waited_for",),
     ),
     "seamlessflow_agents_tasks_total": MetricSpec(
         "counter", "{task}", "Tasks that ended, by how their agent ended", ("ending",)
     ),
     "seamlessflow_agents_left_total": MetricSpec(
-        "counter", "{agent}", "Agents that were told to end and went on"
+        "counter", "{agent}", "Agents that were told to end but went on"
     ),
     "seamlessflow_judges_tries_total": MetricSpec(
         "counter",
         "{try}",
-        "Tries of a judge that ended: with a reward, by an outage, with an answer that is none "
-        "(unreadable), or by another failure that counts",
+        "Tries by a judge, by how they ended: with a reward, by an outage, with an answer that is "
+        "no reward (unreadable), or by another failure that counts",
         ("judge", "outcome"),
     ),
     "seamlessflow_judges_retries_total": MetricSpec(
-        "counter", "{try}", "Tries of a judge behind another one of the same session", ("judge",)
+        "counter", "{try}", "Tries by a judge after an earlier try for the same session", ("judge",)
     ),
     "seamlessflow_judges_seconds": MetricSpec(
-        "histogram", "s", "From the begin of a judge's try to its end", ("judge",), _SECONDS
+        "histogram", "s", "Seconds that a judge's try took", ("judge",), _SECONDS
     ),
     "seamlessflow_judges_tokens_total": MetricSpec(
         "counter",
         "{token}",
-        "Tokens of a model judge, as its server counts them",
+        "Tokens that a model judge used, as its server counts them",
         ("judge", "kind"),
     ),
     "seamlessflow_judges_cached_total": MetricSpec(
-        "counter", "{answer}", "Scores of a model judge that were known from before", ("judge",)
+        "counter",
+        "{answer}",
+        "Scores that a model judge already knew from an earlier answer",
+        ("judge",),
     ),
     "seamlessflow_judges_disagreement": MetricSpec(
         "histogram",
         "1",
-        "Difference between the largest and the smallest reward of a session's judges",
+        "Difference between the largest and the smallest reward that a session's judges gave",
         (),
         (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2, 5),
     ),
     "seamlessflow_judges_waiting": MetricSpec(
-        "gauge", "{judgement}", "Judgements of this reward worker without a verdict"
+        "gauge", "{judgement}", "Judgements without a verdict on this reward worker"
     ),
     "seamlessflow_judges_refused_total": MetricSpec(
         "counter",
         "{reward}",
-        "Rewards of judges that the manager refused: of ended, erased or unknown sessions",
+        "Judges' rewards that the manager refused, because their session had ended, was erased or "
+        "is unknown",
         ("reason",),
     ),
     "seamlessflow_audit_rounds_total": MetricSpec(
-        "counter", "{round}", "Times that an audit read all that was new and judged it"
+        "counter", "{round}", "Rounds in which an audit read everything new and judged it"
     ),
     "seamlessflow_audit_checked": MetricSpec(
-        "gauge", "{subject}", "Commands, turns, sessions, groups, tokens that passed", ("check",)
+        "gauge",
+        "{subject}",
+        "Commands, turns, sessions, groups or tokens that passed a check",
+        ("check",),
     ),
     "seamlessflow_audit_open": MetricSpec(
-        "gauge", "{subject}", "Those that are not over yet, so not judged", ("check",)
+        "gauge",
+        "{subject}",
+        "Commands, turns, sessions, groups or tokens not judged yet, because they have not ended",
+        ("check",),
     ),
     "seamlessflow_audit_not_checkable": MetricSpec(
-        "gauge", "{subject}", "Those of which retention removed what a check needs", ("check",)
+        "gauge",
+        "{subject}",
+        "Commands, turns, sessions, groups or tokens not judged, because retention removed what "
+        "the check needs",
+        ("check",),
     ),
     "seamlessflow_audit_violations_total": MetricSpec(
         "counter", "{violation}", "Promises that the log breaks", ("check",)

@@ -14,33 +14,34 @@ class WeightsSection(Section):
 
     url: StorageUrl | None = Field(
         None,
-        description="URL of a storage for published weights, such as s3://bucket/run with the "
-        "package s3fs, or file:///mnt/weights. Workers take weights from it if their host does "
-        "not see trainer.weights_dir; none: all hosts share that directory, or from_trainer",
+        description="Storage URL for published weights, such as s3://bucket/run with the package "
+        "s3fs, or file:///mnt/weights. Workers load from it if their host does not see "
+        "trainer.weights_dir; none: all hosts share that directory, or from_trainer is set",
     )
     from_trainer: Literal["never", "unseen", "always"] = Field(
         "never",
-        description="Workers that take published weights from the memory of the training hosts, "
-        "over the network (gloo). unseen: those that do not see trainer.weights_dir; always: all, "
-        "such as with a slow shared disk. What does not come is taken from trainer.weights_dir or "
-        "url",
+        description="Which workers take published weights from the training hosts' memory, over "
+        "the network (gloo). unseen: those that do not see trainer.weights_dir; always: all, for "
+        "example with a slow shared disk. What does not arrive is taken from trainer.weights_dir "
+        "or url",
     )
     durable: Literal["before", "behind"] = Field(
         "before",
-        description="before: a version is at url before it is announced. behind: it comes later, "
-        "beside the next step, for runs whose workers see trainer.weights_dir or take versions "
+        description="before: a version is at url before it is announced. behind: it is written "
+        "later, beside the next step, for runs whose workers see trainer.weights_dir or use "
         "from_trainer",
     )
     anchor_every: int = Field(
         20,
         ge=1,
-        description="Versions from one full copy (anchor) at url to the next. Each version is "
-        "also there as the elements that changed. More: less traffic, and more for a late joiner",
+        description="Versions between two full copies (anchors) at url. Each version is also "
+        "stored as the elements that changed. A higher number means less traffic, but more to read "
+        "for a worker that joins late",
     )
     cache_dir: Path | None = Field(
         None,
-        description="Versions that a worker took from url or from the trainer; none: "
-        "DATA_DIR/weights-cache. On tmpfs, such as /dev/shm/run, they stay in memory",
+        description="Where a worker keeps versions that it took from url or from the trainer; "
+        "none: DATA_DIR/weights-cache. On tmpfs, such as /dev/shm/run, they stay in memory",
     )
 
     @model_validator(mode="after")

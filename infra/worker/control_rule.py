@@ -19,28 +19,28 @@ class ControlSection(Section):
 
     name: OrUserFunction[ControlName] | None = Field(
         None,
-        description="confidence, repetition, budget (docs/algorithms/control.md), or "
-        "module:function of your own; none: no turn is ended",
+        description="Rule: confidence, repetition, budget (docs/algorithms/control.md), or your "
+        "own module:function; none: no turn is ended early",
     )
     settings: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Settings of the rule, its keyword arguments"
+        default_factory=dict, description="The rule's settings: its keyword arguments"
     )
     exempt: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="Share of sessions that go on behind the verdict, which show what it costs",
+        description="Share of sessions that go on although the rule would end them, to show what "
+        "it costs",
     )
     reward: float | None = Field(
-        0,
-        description="Return of a session that the rule ends; none: the session leaves its group",
+        0, description="Return for a session that the rule ends; none: the session leaves its group"
     )
     record_top: int = Field(
         0,
         ge=0,
         le=20,
-        description="Likeliest tokens recorded beside each token of training (8 bytes each), for "
-        "seamlessflow stops; confidence needs 20",
+        description="How many of the likeliest tokens are recorded at each training token (8 bytes "
+        "each), for seamlessflow stops; confidence needs 20",
     )
 
     @property

@@ -26,13 +26,13 @@ class SharedRewardsSection(Section):
     model_config = ConfigDict(extra="ignore")
 
     judges: Mapping[str, object] = Field(
-        default_factory=dict, description="Judges by the names of their rewards"
+        default_factory=dict, description="Judges, by the names of their rewards"
     )
     wait_s: float = Field(
         600,
         gt=0,
-        description="Seconds that a closed session waits for its judges. Then its group is dropped "
-        "as judge_failed, and no agent runs again",
+        description="Seconds that a closed session waits for its judges. After that its group is "
+        "dropped as judge_failed, and no agent runs again",
     )
 
     @property

@@ -23,16 +23,16 @@ class UpdateSection(Section):
 
     mode: Literal["together", "rolling", "idle"] = Field(
         "together",
-        description="When a worker loads new weights. together: at once; rolling: at_most of them "
-        "at a time, the others serve; idle: when it has no turn, or a turn needs newer weights. "
-        "One that is more than run.lag versions behind loads at once",
+        description="When a worker loads new weights. together: at once; rolling: at_most workers "
+        "load at a time while the others serve; idle: when the worker has no turn, or a turn needs "
+        "newer weights. A worker more than run.lag versions behind always loads at once",
     )
     at_most: int = Field(1, ge=1, description="rolling: workers that load at the same time")
     wait_s: float = Field(
         60,
         gt=0,
-        description="rolling: seconds without a newly loaded worker after which as many more may "
-        "load; those before them may have died",
+        description="rolling: if no worker finishes loading for this many seconds, as many more "
+        "may load, because the loading ones may have died",
     )
 
 

@@ -13,13 +13,14 @@ from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
 class SimulatedWorkersSection(Section):
     """Workers that are all alike."""
 
-    count: int = Field(1, ge=1, description="Number of them")
+    count: int = Field(1, ge=1, description="Number of workers")
     tags: tuple[Literal["rollout", "train"], ...] = Field(
-        ("rollout",), min_length=1, description="Roles each can take"
+        ("rollout",), min_length=1, description="Roles that each worker can take"
     )
-    devices: int = Field(8, ge=1, description="Devices of each")
+    devices: int = Field(8, ge=1, description="Devices in each worker")
     hardware: str | None = Field(
-        None, description="Their devices, if they differ from device_model.hardware"
+        None,
+        description="The workers' devices, such as H20, if they differ from device_model.hardware",
     )
 
     @field_validator("hardware")
@@ -37,23 +38,25 @@ class SimulationSection(Section):
             SimulatedWorkersSection(count=2),
         ),
         min_length=1,
-        description="The workers, in lots that are alike; if not set, the workers of the run, "
-        "where a configuration names some",
+        description="The workers, in lots whose workers are alike; if not set, the run's workers, "
+        "if the configuration names some",
     )
     rows: int = Field(256, ge=1, description="Most turns that an engine samples at once")
     workload: WorkloadSection = Field(
-        default_factory=WorkloadSection, description="The work of the agents"
+        default_factory=WorkloadSection, description="The work that the agents make"
     )
     strategies: tuple[str, ...] = Field(
-        tuple(STRATEGIES), min_length=1, description="Strategies to compare, as scheduler.policy"
+        tuple(STRATEGIES),
+        min_length=1,
+        description="Strategies to compare, named as in scheduler.policy",
     )
     whole_batches: bool = Field(
         False,
-        description="Begin a batch's groups together once the batch before it trains, and train "
-        "exactly these (the published one step off). Without it a step takes the groups that are "
-        "ready first. Changes nothing with run.lag 0",
+        description="Begin a batch's groups together as soon as the previous batch trains, and "
+        "train exactly these (the published one step off). Without it, a step takes the groups "
+        "that are ready first. Changes nothing with run.lag 0",
     )
-    seed: int = Field(0, description="Seed of all draws")
+    seed: int = Field(0, description="Seed for all draws")
 
     @field_validator("workers")
     @classmethod

@@ -16,35 +16,35 @@ from seamlessflow.infra.device_model.settings import LengthsSection, drawn_token
 class WorkloadSection(LengthsSection):
     """The agents' work: turns, tokens, tools, rewards."""
 
-    turns: float = Field(4, ge=1, le=100_000, description="Mean turns of a session")
+    turns: float = Field(4, ge=1, le=100_000, description="Mean turns in a session")
     turns_spread: float = Field(
-        0, ge=0, le=6, description="Standard deviation of the logarithm of the turns"
+        0, ge=0, le=6, description="Standard deviation of the logarithm of a session's turns"
     )
-    prompt_tokens: int = Field(1000, ge=1, description="Tokens of a session's first prompt")
+    prompt_tokens: int = Field(1000, ge=1, description="Tokens in a session's first prompt")
     tool_tokens: int = Field(300, ge=0, description="Tokens that each later turn's prompt adds")
     start_s: float = Field(0, ge=0, description="Seconds from a task to its first turn")
     hop_s: float = Field(
-        0, ge=0, description="Seconds of software on the way of each turn to its engine"
+        0, ge=0, description="Seconds that software adds to each turn on its way to the engine"
     )
     end_s: float = Field(
         0, ge=0, description="Seconds from a session's last turn until its group has it"
     )
-    tool_s: float = Field(2, ge=0, description="Mean seconds from a turn to the next of a session")
+    tool_s: float = Field(2, ge=0, description="Mean seconds between two turns in a session")
     tool_spread: float = Field(
         0.8, ge=0, le=6, description="Standard deviation of the logarithm of these seconds"
     )
     swing: float = Field(
         1,
         gt=0,
-        description="Factor of these lengths in every second lot of `swing_groups` groups, "
-        "for loads that flip",
+        description="Factor for turn_tokens in every second lot of `swing_groups` groups, for "
+        "loads that flip",
     )
-    swing_groups: int = Field(1, ge=1, description="Groups of such a lot")
+    swing_groups: int = Field(1, ge=1, description="Groups in such a lot")
     drift: float = Field(
-        1, gt=0, description="Factor by which these lengths have changed after `drift_groups`"
+        1, gt=0, description="Factor by which turn_tokens has changed after `drift_groups` groups"
     )
     drift_groups: int = Field(
-        1000, ge=1, description="Groups over which they change, evenly by factors"
+        1000, ge=1, description="Groups over which turn_tokens drifts, each by the same factor"
     )
     success: float = Field(0.5, ge=0, le=1, description="Share of sessions with reward 1")
     drop_equal: bool = Field(

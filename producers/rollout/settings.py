@@ -25,28 +25,34 @@ class TorchSection(Section):
     """The torch engine."""
 
     device: str = Field(
-        "auto", description="Device of the model: cpu, cuda, cuda:1; auto: cuda if there is one"
+        "auto", description="Device for the model: cpu, cuda, cuda:1; auto: cuda if there is one"
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32", description="Element type of weights and KV"
+        "float32", description="Element type for weights and KV cache"
     )
     threads: int | None = Field(
-        None, ge=1, description="Threads of one operation; none: torch's default"
+        None, ge=1, description="CPU threads for one operation; none: torch's default"
     )
     max_length: int | None = Field(
         None,
         ge=2,
-        description="Most tokens of prompt and completion; none: the model's limit. A run fills in "
-        "policy.max_context",
+        description="Most tokens of prompt and completion together; none: the model's limit. A run "
+        "fills in policy.max_context",
     )
     kv_bytes: int = Field(
         4 * 1024**3, ge=1, description="Most memory for keys and values, in bytes"
     )
     kept_prefixes: int = Field(
-        32, ge=0, description="Finished turns whose keys and values are kept for the next turn"
+        32,
+        ge=0,
+        description="Finished turns whose keys and values are kept, so that the next turn need not "
+        "compute them",
     )
     prefill_tokens: int = Field(
-        1024, ge=1, description="Most prompt tokens of one pass; fewer delay running turns less"
+        1024,
+        ge=1,
+        description="Most prompt tokens computed in one pass; a lower number delays running turns "
+        "less",
     )
 
 
@@ -55,63 +61,69 @@ class VllmSection(Section):
 
     python: Path = Field(
         Path(".venv-vllm/bin/python"),
-        description="Python of the environment that has vLLM; scripts/vllm-cpu makes one for a CPU",
+        description="Python that has vLLM installed; scripts/vllm-cpu makes such an environment "
+        "for a CPU",
     )
     url: str | None = Field(
         None,
-        description="A running server for this worker alone, such as http://127.0.0.1:8000, in "
-        "development mode and with --enable-scale-out. It must be on this machine, since it does "
-        "all that any client asks; none: start one",
+        description="A running server that only this worker uses, such as http://127.0.0.1:8000, "
+        "in development mode and with --enable-scale-out. It must be on this machine, because it "
+        "obeys every client; none: start one",
     )
     arguments: tuple[str, ...] = Field(
-        (), description="Further arguments of the server, such as --pipeline-parallel-size=2"
+        (), description="Further arguments for the server, such as --pipeline-parallel-size=2"
     )
     replicas: int = Field(
         1,
         ge=1,
-        description="Copies of the model, which share the worker's turns (data parallel), each on "
-        "its part of the worker's devices",
+        description="Copies of the model, each on its own part of the worker's devices. They share "
+        "the worker's turns (data parallel)",
     )
     tensor_parallel: int | None = Field(
         None,
         ge=1,
-        description="Devices that share each pass of a copy (tensor parallel); none: all devices "
-        "of the worker, divided by replicas",
+        description="Devices that compute each pass of a copy together (tensor parallel); none: "
+        "all the worker's devices, divided by replicas",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        "auto", description="Element type of weights and KV; auto: that of the model's files"
+        "auto", description="Element type for weights and KV cache; auto: as in the model's files"
     )
     max_length: int | None = Field(
         None,
         ge=2,
-        description="Most tokens of prompt and completion; none: the model's limit. A run fills in "
-        "policy.max_context, if the model's limit is not below it",
+        description="Most tokens of prompt and completion together; none: the model's limit. A run "
+        "fills in policy.max_context, unless the model's limit is lower",
     )
     kv_bytes: int | None = Field(
         4 * 1024**3,
         ge=1,
-        description="Memory of each device for keys and values, in bytes; none: most of it, as by "
-        "default for a run on GPUs",
+        description="Memory for keys and values on each device, in bytes; none: most of the "
+        "device's memory, which is the default for a run on GPUs",
     )
     threads: int | None = Field(
         None,
         ge=1,
-        description="Threads of one CPU operation, bound to no core; none: bound to all cores, "
+        description="CPU threads for one operation, not bound to cores; none: bound to all cores, "
         "which is wrong if servers share a machine",
     )
     gpu: bool = Field(
         False,
-        description="True if the server runs on a GPU. Its memory can then be freed for a "
-        "trainer. Requests may have a seed; on a CPU vLLM 0.32 crashes if it splits such a "
-        "prompt. The default of a run on a machine with NVIDIA GPUs, unless that vLLM is built "
+        description="Whether the server runs on a GPU. Its memory can then be freed for a trainer, "
+        "and requests may have a seed; on a CPU, vLLM 0.32 crashes if it splits a prompt that has "
+        "one. A run on a machine with NVIDIA GPUs sets it by default, unless that vLLM is built "
         "for a CPU",
     )
-    start_timeout_s: float = Field(600, gt=0, description="Seconds for the server to get ready")
+    start_timeout_s: float = Field(600, gt=0, description="Seconds until the server must be ready")
     call_timeout_s: float = Field(
-        300, gt=0, description="Seconds for a call, such as the loading of new weights"
+        300,
+        gt=0,
+        description="Seconds that a call to the server may take, such as loading new weights",
     )
     stall_timeout_s: float = Field(
-        300, gt=0, description="Seconds without a token, while it samples, until it counts as lost"
+        300,
+        gt=0,
+        description="Seconds without a token, while it samples, after which the server counts as "
+        "lost",
     )
     restarts: int = Field(3, ge=0, description="Most restarts of a lost server in ten minutes")
 
@@ -160,10 +172,10 @@ class VllmSection(Section):
 class ScriptedSection(Section):
     """The engine without a model, for benchmarks and tests."""
 
-    text: str = Field("ok", description="The answer, repeated to the number of tokens")
-    tokens: int = Field(8, ge=0, description="Tokens of an answer before its stop token")
+    text: str = Field("ok", description="Text of the answer, repeated until it has enough tokens")
+    tokens: int = Field(8, ge=0, description="Tokens in an answer before its stop token")
     tokens_per_second: float | None = Field(
-        None, gt=0, description="Tokens a second of one turn; none: the whole answer at once"
+        None, gt=0, description="Tokens a second in one turn; none: the whole answer at once"
     )
 
 
@@ -174,24 +186,27 @@ class ClockSection(LengthsSection):
         "The answer is found step by step: read what is given, name what is asked, try the "
         "simplest case first, then check each result before the next one. ",
         min_length=1,
-        description="Text of which answers are made; where one begins follows from its prompt",
+        description="Text from which answers are cut; the prompt decides where an answer begins",
     )
     report_s: float = Field(
-        0.5, gt=0, description="Seconds between two deliveries of the tokens of running turns"
+        0.5, gt=0, description="Seconds between two deliveries of a running turn's tokens"
     )
-    seed: int = Field(0, description="Seed of all lengths; equal in two rehearsals, so are they")
+    seed: int = Field(
+        0,
+        description="Seed for all lengths; two rehearsals with the same seed draw the same lengths",
+    )
     workers_a_process: int = Field(
         1,
         ge=1,
-        description="Most workers that share a rollout process of a run; one with an environment "
-        "of its own has a process to itself",
+        description="Most workers that share one of the run's rollout processes; a worker with its "
+        "own environment always has a separate process",
     )
 
 
 class HostedWorkerSection(Section):
     """A worker beside the first one in a process."""
 
-    worker: str = Field(min_length=1, description="Id of the worker")
+    worker: str = Field(min_length=1, description="The worker's id")
     tags: WorkerTags = Field(("rollout",), min_length=1, description="As rollout.tags")
     devices: tuple[int, ...] = Field((), description="As rollout.devices")
 
@@ -202,46 +217,49 @@ class RolloutSection(Section):
     worker: str = Field(
         "worker-0",
         min_length=1,
-        description="Id of the worker; the training process on the same devices has the same",
+        description="The worker's id; the training process on the same devices has the same",
     )
     tags: WorkerTags = Field(
         ("rollout",),
         min_length=1,
-        description="Roles the worker can take, over all its processes, and tags that describe it",
+        description="Roles that the worker can take, over all its processes, and tags that "
+        "describe it",
     )
     policy: str = Field("policy", min_length=1, description="Policy to serve")
     engine: Literal["torch", "vllm", "scripted", "clock"] = Field(
         "torch",
-        description="torch samples from the policy in this process, vllm in a server. Without a "
-        "model, scripted gives the same answer each time, and clock takes the time of device_model",
+        description="torch samples from the policy in this process, vllm in a server. scripted and "
+        "clock have no model: scripted always gives the same answer, and clock takes as long as "
+        "device_model says",
     )
     capacity: int = Field(
         32,
         ge=1,
-        description="Most turns sampled at once; a run on GPUs has 256 by default, one with the "
-        "torch engine on a CPU the worker's part of a step's sessions",
+        description="Most turns sampled at once. A run on GPUs has 256 by default. With the torch "
+        "engine on a CPU, a run's default is the worker's part of a step's sessions",
     )
     hardware: dict[str, float] = Field(
         default_factory=dict,
-        description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "
-        "second), memory (bytes); none with clock: those of device_model",
+        description="Facts about each device, for the scheduler: peak_flops, bandwidth (bytes a "
+        "second), memory (bytes); none with clock: as in device_model",
     )
     devices: tuple[int, ...] = Field(
         (),
-        description="vllm, clock: numbers of the worker's devices on its node. They share each "
-        "pass (tensor parallel), or each serves its part of the turns (vllm.replicas); none: one "
-        "device",
+        description="vllm, clock: numbers of the worker's devices on its node. They compute each "
+        "pass together (tensor parallel), or each serves its part of the turns (vllm.replicas); "
+        "none: one device",
     )
     probe_deadline_s: float = Field(
         120,
         gt=0,
-        description="Seconds for an engine to answer the questions that decide if it may serve",
+        description="Seconds that an engine may take for the test questions that decide whether it "
+        "may serve",
     )
     probe_tolerance: float | None = Field(
         None,
         ge=0,
-        description="Most difference between log-probabilities of the same token in the same "
-        "place; none: that of the engine's element type",
+        description="Largest difference allowed between log-probs of the same token in the same "
+        "place; none: depends on the engine's element type",
     )
     update: UpdateSection = Field(
         default_factory=UpdateSection, description="When workers load new weights"
@@ -254,7 +272,9 @@ class RolloutSection(Section):
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
     clock: ClockSection = Field(default_factory=ClockSection)
     hosted: tuple[HostedWorkerSection, ...] = Field(
-        (), description="clock: further workers of this process, alike but for what they name"
+        (),
+        description="clock: further workers in this process; they differ from the first one only "
+        "in what they name",
     )
 
     @field_validator("control")

@@ -22,29 +22,28 @@ class ModelSection(Section):
     url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="Base URL of the server, which often ends in /v1; set this or policy",
+        description="The server's base URL, which often ends in /v1; set either this or policy",
     )
-    name: str = Field("", description="Name of the model at the server")
+    name: str = Field("", description="The model's name at the server")
     policy: str = Field(
         "",
-        description="Policy of this run that judges. It is served and not trained: "
+        description="Policy in this run that judges. It is served and not trained: its "
         "policies.NAME.frozen is a directory",
     )
-    api_key: SentKey = Field(
-        SecretStr(""), description="Key that is sent to the server as a bearer token"
-    )
+    api_key: SentKey = Field(SecretStr(""), description="Key sent to the server as a bearer token")
     prompt: str = Field(
         min_length=1,
-        description="Prompt of the judge. $answer, $messages, $task and $metadata stand for the "
-        "last answer, the whole history, and the task and its metadata as JSON; $$ for a dollar",
+        description="The judge's prompt. $answer stands for the last answer, $messages for the "
+        "whole history, and $task and $metadata for the task and its metadata as JSON; write $$ "
+        "for a dollar sign",
     )
     score: str = Field(
         "",
-        description="Regular expression whose one group is the score; empty: the answer has a "
-        "JSON object with the member score",
+        description="Regular expression whose only group is the score, such as Score: (\\d+); "
+        "empty: the answer has a JSON object with the member score",
     )
     temperature: float = Field(0, ge=0, description="Temperature; 0: greedy")
-    max_tokens: int = Field(1024, ge=1, description="Most tokens of an answer")
+    max_tokens: int = Field(1024, ge=1, description="Most tokens in an answer")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -88,29 +87,31 @@ class JudgeSection(Section):
     callable: str = Field(
         "",
         description="Judge as a Python callable, module:function, called with the session (see "
-        "recorded/judging/judged_session.py). Exactly one of callable, command, model is set",
+        "recorded/judging/judged_session.py). Set exactly one of callable, command and model",
     )
     command: tuple[str, ...] = Field(
         (),
         description="Judge as a command line, a JSON list. It reads the session as JSON from "
-        "standard input. The last line of its output is the reward",
+        "standard input. The last line that it prints is the reward",
     )
-    model: ModelSection | None = Field(None, description="Judge as a model that is asked")
+    model: ModelSection | None = Field(
+        None, description="Judge as a model that is asked for a score"
+    )
     unit: Literal["session", "turns"] = Field(
         "session",
         alias="of",
-        description="What it rewards. turns: each completed turn of the session, for a callable or "
-        "a command that gives a list, or a mapping by the turns' ids",
+        description="What it rewards: the session, or turns. turns: each completed turn, by a "
+        "callable or command that gives a list, or a mapping from turn ids to rewards",
     )
     timeout_s: float = Field(60, gt=0, description="Seconds that one try may take")
     concurrency: int = Field(
-        8, ge=1, description="Most tries of this judge at the same time in one reward worker"
+        8, ge=1, description="Most tries by this judge at the same time in one reward worker"
     )
     retries: int = Field(
         2,
         ge=0,
-        description="Further tries behind an error, a time-out, or an answer that is no reward. "
-        "Tries that met an outage do not count",
+        description="Further tries after an error, a time-out, or an answer that is no reward. "
+        "Tries that failed in an outage do not count",
     )
 
     @model_validator(mode="after")
@@ -129,18 +130,22 @@ class RewardsSection(SharedRewardsSection):
 
     judges: dict[str, JudgeSection] = Field(
         default_factory=dict,
-        description="Judges by the names of their rewards, which trainer.rewards weighs",
+        description="Judges, by the names of their rewards, which trainer.rewards weighs",
     )
-    workers: int = Field(1, ge=1, description="Reward worker processes that share the sessions")
+    workers: int = Field(1, ge=1, description="Reward worker processes; they share the sessions")
     group: str = Field(
-        "reward-workers", description="Kafka consumer group that shares the partitions of sessions"
+        "reward-workers",
+        description="Kafka consumer group in which reward workers share the partitions of sessions",
     )
     tasks_mb: float = Field(
-        256, gt=0, description="Megabytes of tasks that a reward worker keeps; others are read anew"
+        256,
+        gt=0,
+        description="Most megabytes of tasks that a reward worker keeps in memory; it reads other "
+        "tasks again",
     )
     gateway_url: str = Field(
         "http://127.0.0.1:8800",
-        description="URL of the gateway, or of several, with commas, for judges that are policies",
+        description="The gateway's URL, or several with commas, for judges that are policies",
     )
     admin_key: SentKey = Field(
         SecretStr(""), description="The gateway's admin key, for judges that are policies"

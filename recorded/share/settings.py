@@ -18,20 +18,20 @@ class ShareSection(Section):
     sign_with: Path | None = Field(
         None,
         description="File with the private key that signs, as `seamlessflow share key` writes it; "
-        "nothing is published without it",
+        "without it nothing is published",
     )
     signers: dict[str, PublicKey] = Field(
         {},
-        description="Public keys of the signers whose groups are taken, by a name of your choice; "
-        "64 hex digits, as `share key` prints them",
+        description="Public keys of those whose groups are taken, each under a name that you "
+        "choose; 64 hex digits, as `share key` prints them",
     )
     judge: UserFunctionName | None = Field(
         None,
-        description="Function of your own, module:function, that rewards what is taken: from task "
-        "and text to a number. Nothing is taken without it",
+        description="Your own function, module:function, that rewards what is taken: it gets task "
+        "and text and returns a number. Without it nothing is taken",
     )
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
-        {}, description="Settings of the judge, by module:function its keyword arguments"
+        {}, description="Settings for the judge: its keyword arguments, by module:function"
     )
 
     @model_validator(mode="after")

@@ -59,59 +59,65 @@ class SamplerSection(_Method):
 
     name: OrUserFunction[SamplerName] | None = Field(
         None,
-        description="vade, target, greso, srpo, trace, explore (docs/scheduling/samplers.md), or "
-        "module:function of your own; none: in the order of pacing.shuffle",
+        description="Rule that draws tasks: vade, target, greso, srpo, trace, explore "
+        "(docs/scheduling/samplers.md), or your own module:function; none: in order, as "
+        "pacing.shuffle says",
     )
     by: str | None = Field(
         None,
         min_length=1,
-        description="Metadata field of tasks that names their pool, whose rate of passes counts "
-        "for tasks that were not drawn yet; none: level if all tasks have it, else the source",
+        description="Metadata field that names a task's pool. A task that was not drawn yet counts "
+        "with its pool's pass rate; none: level if all tasks have it, else the source",
     )
     candidates: int = Field(
-        4096, ge=1, description="Tasks that a choice looks at, at random; fewer cost less"
+        4096, ge=1, description="How many random tasks each choice looks at; fewer cost less time"
     )
     memory: float = Field(
-        0.99, gt=0, le=1, description="Factor of all counts of results at each trained step"
+        0.99, gt=0, le=1, description="Factor that shrinks all result counts at each trained step"
     )
     own_memory: float = Field(
         0.8,
         gt=0,
         le=1,
-        description="Factor of a task's counts at each further result of its own",
+        description="Factor that shrinks a task's counts with each new result for that task",
     )
     passes: float = Field(
-        1.0, allow_inf_nan=False, description="Least return of a session that passed"
+        1.0, allow_inf_nan=False, description="Least return with which a session passes"
     )
-    rate: float = Field(0.5, gt=0, lt=1, description="target: rate of passes that is wanted")
+    rate: float = Field(0.5, gt=0, lt=1, description="target: the pass rate to aim at")
     return_after: int | None = Field(
         None,
         ge=1,
-        description="srpo: passes that a task stays away for once its group passed whole; none: "
-        "all",
+        description="srpo: how many passes over the tasks a task stays away once its whole group "
+        "passed; none: all further passes",
     )
     most: int | None = Field(
-        None, ge=2, description="trace: most samples of a group; none: twice run.group_size"
+        None, ge=2, description="trace: most samples in a group; none: twice run.group_size"
     )
     predict: UserFunctionName | None = Field(
         None,
-        description="trace: module:function that returns the rate of passes of a candidate; none: "
-        "from its statistics",
+        description="trace: module:function that returns a candidate's pass rate; none: from the "
+        "task's statistics",
     )
     samples: int = Field(
-        96, ge=2, description="explore: sessions of a task on workers with the tag cheap"
+        96, ge=2, description="explore: sessions for each task on workers with the tag cheap"
     )
     best: int = Field(
         12,
         ge=1,
-        description="explore: those of highest return that workers with the tag exact sample again",
+        description="explore: how many sessions with the highest return are sampled again, on "
+        "workers with the tag exact",
     )
-    worst: int = Field(12, ge=1, description="explore: those of lowest return, likewise")
+    worst: int = Field(
+        12,
+        ge=1,
+        description="explore: how many sessions with the lowest return are sampled again, likewise",
+    )
     under_way: int = Field(
         8,
         ge=1,
-        description="explore: most explored groups at once, with those that wait to be sampled "
-        "again",
+        description="explore: most explored groups at once, including those that wait to be "
+        "sampled again",
     )
 
     @property
@@ -125,24 +131,22 @@ class TermsSection(_Method):
 
     name: OrUserFunction[TermsName] | None = Field(
         None,
-        description="by_success, league (docs/scheduling/samplers.md), or module:function of your "
-        "own; none: as the task or the run says",
+        description="Rule for samples, turns and opponent: by_success, league "
+        "(docs/scheduling/samplers.md), or your own module:function; none: as the task or the run "
+        "says",
     )
-    least: int = Field(2, ge=1, description="by_success: samples of a task that always passes")
+    least: int = Field(2, ge=1, description="by_success: samples for a task that always passes")
     exempt: float = Field(
-        0.1,
-        ge=0,
-        le=1,
-        description="by_success: share of groups that have the run's limit of turns",
+        0.1, ge=0, le=1, description="by_success: share of groups that keep the run's turn limit"
     )
     weight: WeightName = Field(
         "squared",
-        description="league: weight of a past version, by the win rate x against it: squared "
+        description="league: a past version's weight, from the win rate x against it: squared "
         "(1-x)^2, variance x(1-x), linear 1-x, capped min(0.5, 1-x)",
     )
     groups: int | None = Field(
         None,
         ge=1,
-        description="league: groups in a row that play against a drawn opponent; none: "
+        description="league: groups in a row that play against the same drawn opponent; none: "
         "run.groups_per_step",
     )

@@ -1,7 +1,7 @@
-"""Check of the callables and functions that settings name: each can be used as it will be.
+"""Check of the callables and functions that settings name: a run can use each one.
 
 They are imported in a separate process. A user's module may take long, print, end the process, or
-need memory for libraries that only agents use. Functions of seams are also called there, each on a
+need memory for libraries that only agents use. Seam functions are also called there, each on a
 small input.
 """
 
@@ -34,7 +34,7 @@ class NamedCallable:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further arguments by their names."""
     seam: tuple[str, ...] = ()
-    """Seam whose contract it is tried on; empty: it is not called."""
+    """Seam whose contract it is tried with; empty: it is not called."""
 
 
 def named_callables(config: RunConfig) -> list[NamedCallable]:
@@ -55,7 +55,7 @@ def named_callables(config: RunConfig) -> list[NamedCallable]:
 
 
 def tried_callables(functions: Iterable[NamedFunction]) -> list[NamedCallable]:
-    """Return functions of seams as callables that are tried."""
+    """Return seam functions as callables that are tried."""
     return [
         NamedCallable(
             function.path,
@@ -131,7 +131,7 @@ def unnamed_strategy_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def simulation_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of a run to simulate: names that stand for no strategy, and explorations."""
+    """Yield a simulated run's faults: names that stand for no strategy, and explorations."""
     if config.pacing.sampler.explores:
         text = "explore cannot be simulated: the model of a run knows no explored groups"
         yield Fault(("pacing", "sampler", "name"), f"{text}; leave it out, and measure a run")

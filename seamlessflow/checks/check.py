@@ -1,4 +1,4 @@
-"""Check of a run before its first process starts: all faults that show without a process.
+"""Check before a run's first process starts: all faults that show without a process.
 
 Imports neither torch nor transformers. The callables are imported meanwhile in a separate process,
 since their authors' libraries may take long.
@@ -63,7 +63,7 @@ from seamlessflow.seams.seams import method_functions
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
-    """Yield all faults of a training on this machine alone."""
+    """Yield all faults of a training that runs on this machine only."""
     yield from elsewhere_faults(config)
     yield from _training(config, config)
 
@@ -91,7 +91,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
 
 
 def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
-    """Yield a training's faults; `here` has the workers of this machine alone."""
+    """Yield a training's faults; `here` has only this machine's workers."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for policy_config in each_policy(config):
             yield from policy_faults(policy_config, config)
@@ -117,7 +117,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
 
 
 def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
-    """Yield the first fault of each file to train on; no two have a task of the same id.
+    """Yield each training file's first fault; two files must not share a task's id.
 
     A service is not checked, since others open its sessions.
     """
@@ -140,7 +140,7 @@ def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path])
 
 
 def _service_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if nobody could open a service's sessions."""
+    """Yield a fault if no client could open a service's sessions."""
     if config.gateway.admin_key is None and config.secret_invented:
         text = "neither tasks nor an agent is named, so others open the sessions, with this key"
         remedy = "set it, or name pacing.tasks and agents.callable or agents.command"
@@ -150,8 +150,9 @@ def _service_faults(config: RunConfig) -> Iterator[Fault]:
 def before_evaluation(
     config: RunConfig, weights: Path, tasks: Path | None, chosen: str | None = None
 ) -> Iterator[Fault]:
-    """Yield all faults of an evaluation of a directory's weights. It runs on `tasks`, or on the
-    configuration's; `chosen` is one of the configuration's sets, None stands for all.
+    """Yield all faults of evaluating a directory's weights, on `tasks` or the configuration's.
+
+    `chosen` is one of the configuration's sets, None stands for all.
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         yield from several_policies_faults(config, "an evaluation without training")
@@ -259,9 +260,9 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
 
 
 def _host_faults(config: RunConfig, gateway: bool, trainers: bool) -> Iterator[Fault]:
-    """Yield a fault for each host on which a process of this machine will listen, and cannot.
+    """Yield a fault for each host on which this machine's processes must listen but cannot.
 
-    Those of trainers are looked at if they are on this machine for sure.
+    A trainer's host is checked only if the run has one node: then it is surely on this machine.
     """
     hosts: dict[SettingPath, str] = {("telemetry", "metrics_host"): config.telemetry.metrics_host}
     if gateway:
@@ -275,7 +276,7 @@ def _host_faults(config: RunConfig, gateway: bool, trainers: bool) -> Iterator[F
 
 
 def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterator[Fault]:
-    """Yield the faults of devices and memory of the workers `here`, which are on this machine."""
+    """Yield device and memory faults for the workers `here`, which are on this machine."""
     machine = this_machine()
     faults = list(devices.device_faults(config, machine.gpus, here))
     yield from faults
@@ -284,9 +285,9 @@ def _machine_faults(config: RunConfig, here: Sequence[WorkerSection]) -> Iterato
 
 
 def _writable(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for each directory that this machine writes to and cannot.
+    """Yield a fault for each directory that this machine must write to but cannot.
 
-    Those of the trainer are looked at if it is on this machine for sure.
+    The trainer's directories are checked only if the run has one node: then it surely runs here.
     """
     yield from _unwritable(("out",), config.out)
     if config.weights.cache_dir is not None:

@@ -1,6 +1,6 @@
 """Check of settings that are right one by one, but useless or impossible together.
 
-Each process demands some of its settings together, and its faults are seen before it is started.
+Each process's settings have such rules too. They are checked here before the process starts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,8 +54,9 @@ def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
 def truncation_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each setting that trains log-probs which no trainer computes.
 
-    Turns that top-p or top-k cut are trained only with an engine whose log-probs fit. vLLM's are
-    among the tokens kept: `producers/rollout/roles/device.py` would refuse them later.
+    Turns that top-p or top-k cut are trained only with an engine whose log-probs fit. vLLM's
+    log-probs are relative to the tokens kept: `producers/rollout/roles/device.py` would refuse them
+    later.
     """
     policy = config.policy
     cut = [f"policy.top_p is {policy.top_p:g}"] if policy.top_p < 1 else []
@@ -70,9 +71,9 @@ def truncation_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def update_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for a mode that would be `together` in all but its name.
+    """Yield a fault for an update mode that would do the same as `together`.
 
-    Without lag no worker may stay behind, and so none waits.
+    Without lag no worker may stay behind, so all load new weights at once.
     """
     mode = config.rollout.update.mode
     if config.run.lag == 0 and mode != "together":
@@ -81,9 +82,9 @@ def update_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def group_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if every group has one session, and the advantage is its difference to others.
+    """Yield a fault if every group has one session but the advantage compares a group's sessions.
 
-    Tasks and forks may have groups of a size of their own.
+    Tasks and forks may have groups with their own size.
     """
     pacing = config.pacing
     trainer = config.trainer
@@ -98,7 +99,7 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def live_fork_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for each setting that live forks cannot go with."""
+    """Yield a fault for each setting that live forks exclude."""
     if not config.pacing.forks_live:
         return
     if config.agents.forks == "none":
@@ -166,7 +167,7 @@ def service_faults(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     if not any("rollout" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
         return
-    # With a Kafka of its own the run may have further workers, each machine's in its own file.
+    # With its own Kafka, the run may have workers on other machines, each with its own file.
     elsewhere = config.kafka is not None and len(config.nodes) < 2
     rolling_out = any(_rolls_out(worker, config) for worker in config.workers)
     if trainers and not elsewhere and not rolling_out:
@@ -177,10 +178,10 @@ def service_faults(config: RunConfig, trainers: bool) -> Iterator[Fault]:
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for each setting of an algorithm that was set and has no effect.
+    """Yield a fault for each algorithm setting that was set and has no effect.
 
-    No policy's trainer would read it, such as one of another surrogate or estimator. The run's
-    settings count for each policy that has them, a further policy's for it alone.
+    No policy's trainer reads it: for example, it belongs to another surrogate or estimator. The
+    run's settings count for each policy that has them, a further policy's only for itself.
     """
     trainers = {
         policy_config.run.policy: policy_config.trainer for policy_config in each_policy(config)
@@ -193,8 +194,9 @@ def unread_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _of_workers(config: RunConfig, places: Mapping[str, int], trainers: bool) -> Iterator[Fault]:
-    """Yield faults of the processes of a policy's workers, whose own variables win over all
-    settings. `places`: their numbers in the configuration.
+    """Yield faults in the processes that a policy's workers run.
+
+    A worker's own variables win over all settings. `places`: worker numbers in the configuration.
     """
     made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
     for worker in config.workers:
@@ -215,7 +217,7 @@ def _refused(spec: ChildSpec) -> Iterator[Fault]:
     for name, text in wrong.items():
         yield Fault(tuple(name.upper().removeprefix(ENV_PREFIX).lower().split("__")), text)
     try:
-        # Not `kind(**values)`, which would read the environment of this process, too.
+        # Not `kind(**values)`, which would read this process's environment, too.
         BaseModel.__init__(kind.__new__(kind), **values)
     except ValidationError as error:
         yield from faults(error, kind)

@@ -1,4 +1,4 @@
-"""Check of devices: each that is named exists."""
+"""Check of devices: each named device exists."""
 
 import os
 from collections import defaultdict
@@ -19,8 +19,9 @@ _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
 def device_faults(
     config: RunConfig, gpus: int | None, here: Sequence[WorkerSection] | None = None
 ) -> Iterator[Fault]:
-    """Yield a fault for each name of the workers `here` (None: all) that is no device, or not among
-    `gpus`.
+    """Yield a fault for each device that a worker in `here` (None: all) names but does not have.
+
+    `gpus`: how many GPUs there are, None if unknown.
     """
     reported = set()
     for number, worker in enumerate(config.workers):
@@ -38,7 +39,7 @@ def device_faults(
 
 
 def modelled_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for the modelled devices of each worker that are too small for the model."""
+    """Yield a fault for each worker whose modelled devices are too small for the model."""
     trained = trains(config) if config.trainer.backend == "clock" else []
     sampled = [worker for worker in config.workers if "rollout" in worker.tags]
     modelled = [*trained, *(sampled if config.rollout.engine == "clock" else [])]
@@ -50,8 +51,9 @@ def modelled_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def divided_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault where a worker's devices are not those that its vLLM server would use. Yield
-    one also where workers would share a running server.
+    """Yield a fault for each worker whose devices its vLLM server could not use exactly.
+
+    Yield one also if several workers would share a running server.
     """
     sampled = [worker for worker in config.workers if "rollout" in worker.tags]
     if config.rollout.engine != "vllm":
@@ -65,7 +67,7 @@ def divided_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _shared_servers(config: RunConfig, sampled: Sequence[WorkerSection]) -> Iterator[Fault]:
-    """Yield a fault for each server that runs already and that several workers name."""
+    """Yield a fault for each running server that several workers name."""
     users = defaultdict(list)
     for worker in sampled:
         url = worker.environment.get(_URL, config.rollout.vllm.url)
@@ -80,7 +82,7 @@ def _shared_servers(config: RunConfig, sampled: Sequence[WorkerSection]) -> Iter
 def _devices(
     config: RunConfig, number: int, worker: WorkerSection
 ) -> Iterator[tuple[SettingPath, str]]:
-    """Yield the devices of a worker's processes, with the settings that name them."""
+    """Yield each device that a worker's processes use, with the setting that names it."""
     computes = "train" in worker.tags and config.trainer.backend != "clock"
     samples = "rollout" in worker.tags and config.rollout.engine != "clock"
     if worker.device is not None:

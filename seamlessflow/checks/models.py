@@ -1,6 +1,7 @@
-"""Checks of model directories: the policy's, and those of reference, teacher and critic. By
-`config.json`, the torch engine refuses some when it is built; vLLM and the trainer refuse some
-divisions and adapters. Imports no torch.
+"""Checks of model directories: for the policy, and for reference, teacher and critic.
+
+They read `config.json`, so that faults show early. The torch engine refuses some models when it is
+built; vLLM and the trainer refuse some divisions and adapters. Imports no torch.
 """
 
 import json
@@ -32,7 +33,7 @@ _TOKENIZER = "tokenizer.json"
 
 
 def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
-    """Yield the parts of a model that the torch engine, if it samples, cannot run."""
+    """Yield a fault for each model part that the torch engine, if it samples, cannot run."""
     if config.rollout.engine != "torch":
         return
     try:
@@ -46,7 +47,7 @@ def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
 
 
 def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
-    """Yield the parts of a model or adapter that vLLM, if it samples, cannot divide or load.
+    """Yield a fault for each model part or adapter that vLLM, if it samples, cannot divide or load.
 
     A model whose configuration has other keys has no fault here: vLLM decides.
     """
@@ -61,7 +62,7 @@ def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
     counts = {worker.device_count: None for worker in workers if "rollout" in worker.tags}
     for ranks in {vllm.sharing(count): None for count in counts}:
         for name, number in _heads(directory).items():
-            # Fewer heads of keys than ranks are repeated on several.
+            # If there are fewer key heads than ranks, each head is repeated on several ranks.
             repeated = name.startswith("num_key") and ranks % number == 0
             if number % ranks and not repeated:
                 text = f"vLLM cannot divide the {name} of {directory}, {number}, over {ranks}"
@@ -69,7 +70,7 @@ def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
 
 
 def _heads(directory: Path) -> Mapping[str, int]:
-    """Return the numbers of heads in a model's configuration that has the usual keys."""
+    """Return the head counts in a model's configuration; empty if it lacks the usual keys."""
     try:
         values = read_config(directory)
         named = ("num_attention_heads", "num_key_value_heads")
@@ -82,7 +83,7 @@ def _heads(directory: Path) -> Mapping[str, int]:
 def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
     """Return why one vLLM server cannot serve a policy and the first one in turns; empty if it can.
 
-    The weights at its start decide what it can load.
+    The weights with which the server starts decide what it can load.
     """
     adapter = policy.trainer.adapter
     other = first.trainer.adapter
@@ -118,7 +119,7 @@ def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[SettingPath, str]]:
-    """Yield settings of the trainer that do not fit a dense model's layers, and why."""
+    """Yield trainer settings that do not fit a dense model's layers, and why."""
     ranks = trainer.megatron.tensor_parallel
     layer = shape.layer
     if trainer.backend == "megatron" and layer is not None:
@@ -136,9 +137,9 @@ def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[Settin
 
 
 def side_model_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what is wrong with the directories that the trainer of the run's policy names.
+    """Yield what is wrong with the model directories that the policy's trainer names.
 
-    One that no other setting uses is not looked at.
+    A directory that the other settings leave unused is not checked.
     """
     above = sections_path(config)
     for setting, directory in _named(config.trainer):
@@ -160,13 +161,13 @@ def _named(trainer: TrainerSection) -> Iterator[tuple[SettingPath, Path]]:
 
 
 def _other_tokens(policy: Path, directory: Path) -> bool:
-    """Return whether ids mean other tokens to a model; False if the policy's own are not there."""
+    """Return whether a model's tokenizer is not the policy's; False if the policy has none."""
     tokenizer = policy / _TOKENIZER
     return tokenizer.is_file() and tokenizer.read_bytes() != (directory / _TOKENIZER).read_bytes()
 
 
 def model_faults(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:
-    """Yield what is wrong with the directory of a model that engines load; `setting` names it."""
+    """Yield what is wrong with a model directory that engines load; `setting` names it."""
     if reason := incomplete(directory, with_weights=packages.computes(config)):
         yield Fault(setting, reason)
         return

@@ -1,5 +1,6 @@
-"""Check of packages: those that settings need are installed, vLLM in its own Python. Imports none
-of them, except a weights storage's package.
+"""Check of packages: those that settings need are installed, vLLM in its own Python.
+
+It imports none of them, except a weights storage's package.
 """
 
 import shutil
@@ -17,7 +18,7 @@ from seamlessflow.trainer.sinks import board_writer, mlflow_package
 
 _TRAIN = ("torch", "transformers", "safetensors")
 _LINK = ("safetensors",)
-"""Package of the trainer's calls and of a clock's weights."""
+"""Package for the trainer's calls, and for a clock's weights."""
 
 _HAS_VLLM = "import sys; from importlib.util import find_spec; sys.exit(find_spec('vllm') is None)"
 _ASKED_S = 30.0
@@ -37,7 +38,7 @@ class ExtraMissing(SeamlessFlowError):
 
 
 def require(extra: str, *packages: str) -> None:
-    """Raise `ExtraMissing` if one of the packages of the extra is not installed."""
+    """Raise `ExtraMissing` if one of the extra's packages is not installed."""
     if lacking := [package for package in packages if find_spec(package) is None]:
         raise ExtraMissing(extra, lacking)
 
@@ -96,7 +97,7 @@ def _vllm(config: RunConfig) -> Iterator[Fault]:
 def _lacks_vllm(python: Path) -> bool:
     """Return True if a Python says that it cannot import vLLM."""
     try:
-        # -E: the server does not inherit the variables of this Python either.
+        # -E: the server does not inherit this Python's variables either.
         done = subprocess.run(  # nosec B603 # a list, no shell
             [python, "-E", "-c", _HAS_VLLM], capture_output=True, timeout=_ASKED_S
         )
@@ -108,14 +109,14 @@ def _lacks_vllm(python: Path) -> bool:
 
 
 def _lacking(setting: SettingPath, package: str, *modules: str) -> Iterator[Fault]:
-    """Yield a fault if a module of the package is not there, by default that of its name."""
+    """Yield a fault if a package's module is missing; by default, the module has its name."""
     if any(find_spec(module) is None for module in modules or (package,)):
         yield Fault(setting, f"{package} is not installed: pip install {package}")
 
 
 def _lacking_for_mlflow(uri: str) -> Iterator[Fault]:
     package = mlflow_package(uri)
-    # mlflow-skinny is the module mlflow too, without what a store in a database needs.
+    # mlflow-skinny also has the module mlflow, but lacks what a store in a database needs.
     modules = ("mlflow", "sqlalchemy") if package == "mlflow" else ("mlflow",)
     yield from _lacking(("trainer", "mlflow_uri"), package, *modules)
 

@@ -1,7 +1,7 @@
-"""Checks of each policy of a run: its workers, its model, and the run that it goes on.
+"""Checks for each policy in a run: its workers, its model, and the run that it goes on.
 
-A trained policy needs a gang. A frozen one needs workers that serve it, and the model of a resumed
-run has to be that of its beginning. Where episodes have roles, each policy plays one.
+A trained policy needs a gang, and a frozen one needs workers that serve it. A resumed run must have
+the model that it began with. If episodes have roles, each policy plays one.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _ROLES = ("agents", "roles")
 
 
 def policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
-    """Yield a trained policy's faults, with its own workers; `whole` has those of all."""
+    """Yield a trained policy's faults; `config` has its own workers, `whole` has all workers."""
     run = config.run
     owner = f" of {run.policy}" if run.policies else ""
     if not any("train" in worker.tags for worker in config.workers):
@@ -42,7 +42,7 @@ def policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
 
 
 def frozen_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of a policy that is served and not trained, as `policy_faults`."""
+    """Yield a frozen policy's faults, from the same arguments as `policy_faults`."""
     name = config.run.policy
     setting = ("policies", name, "frozen")
     yield from _service_faults(config, whole, setting)
@@ -65,7 +65,7 @@ def frozen_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
 
 
 def league_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if groups play against past versions, and not just one policy shows any."""
+    """Yield a fault if groups play against past versions, but not exactly one policy shows any."""
     if config.pacing.terms.name != "league":
         return
     if config.pacing.forks_live:
@@ -111,13 +111,13 @@ def _role_agent_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def one_session_faults(config: RunConfig, what: str) -> Iterator[Fault]:
-    """Yield a fault if episodes have several roles: `what` knows one session an episode."""
+    """Yield a fault if episodes have several roles: `what` has only one session in an episode."""
     if config.agents.roles:
         yield Fault(_ROLES, f"{what} has one session an episode: leave the roles out")
 
 
 def judging_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for each judge that is a policy, and not one whose weights stay as they are."""
+    """Yield a fault for each judge that is a policy whose weights may change."""
     for judge, section in config.rewards.judges.items():
         name = "" if section.model is None else section.model.policy
         if name and (reason := _no_judge(config, name)):
@@ -149,7 +149,10 @@ def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
 
 
 def _service_faults(config: RunConfig, whole: RunConfig, model: SettingPath) -> Iterator[Fault]:
-    """Yield why no worker or no module could have a further policy; `model` names its model."""
+    """Yield a fault if no worker can serve a further policy, or if no module or role uses it.
+
+    `model` is the setting that names its model.
+    """
     name = config.run.policy
     shared = any(worker.shared for worker in whole.workers)
     if not shared and not any("rollout" in worker.tags for worker in config.workers):
@@ -167,7 +170,7 @@ def _service_faults(config: RunConfig, whole: RunConfig, model: SettingPath) -> 
 
 
 def _alike(first: Path, other: Path) -> bool:
-    """Return False if both models have a configuration, and not the same."""
+    """Return False if both models have a configuration, but not the same."""
     files = [model / "config.json" for model in (first, other)]
     return (
         not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes()
@@ -175,10 +178,10 @@ def _alike(first: Path, other: Path) -> bool:
 
 
 def _resume_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if the run began with another model; its trainer would find it, but late."""
+    """Yield a fault if the run began with another model; its trainer would find that late."""
     model = config.policy.model
     if link_nowhere(config.weights_dir.absolute()):
-        return  # a fault of its own
+        return  # another check reports it
     if reason := other_model(model, config.weights_dir.resolve()):
         yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
 
@@ -186,7 +189,7 @@ def _resume_faults(config: RunConfig) -> Iterator[Fault]:
 def _other_directory(directory: Path, weights_dir: Path) -> str:
     """Return why a run cannot go on with a frozen model; empty if it began with the same files."""
     if link_nowhere(weights_dir.absolute()):
-        return ""  # a fault of its own
+        return ""  # another check reports it
     try:
         before = present(weights_dir.resolve())
         file = "" if before is None else other_file(directory, before.path)
@@ -199,7 +202,7 @@ def _other_directory(directory: Path, weights_dir: Path) -> str:
 
 
 def _task_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield the first role of a task that the run does not have."""
+    """Yield a fault if a task file names a role that the run lacks: the first one in each file."""
     files: dict[SettingPath, Path | None] = {("pacing", "tasks"): config.pacing.tasks}
     for name, source in config.pacing.sources.items():
         files["pacing", "sources", name, "tasks"] = source.tasks
@@ -211,7 +214,7 @@ def _task_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _credit_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for each policy of which a batch has other groups than whole episodes."""
+    """Yield a fault for each policy whose batches cannot hold whole episodes only."""
     for policy_config in each_policy(config):
         name = policy_config.run.policy
         count = list(config.agents.roles.values()).count(name)
@@ -222,7 +225,7 @@ def _credit_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _others(config: RunConfig) -> Iterator[tuple[SettingPath, str]]:
-    """Yield each setting of pacing that works for one session an episode, with the remedy."""
+    """Yield each pacing setting that works only with one session in an episode, and the remedy."""
     pacing = config.pacing
     if pacing.redundancy:
         yield ("pacing", "redundancy"), "set 0"

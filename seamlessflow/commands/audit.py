@@ -17,26 +17,25 @@ if TYPE_CHECKING:
 def audit(
     out: Out = None,
     trained: Annotated[
-        Path | None,
-        typer.Option(help="Directory of trained tokens.  [default: OUT/trained]"),
+        Path | None, typer.Option(help="Directory with the trained tokens; by default OUT/trained.")
     ] = None,
     follow: Annotated[
         bool,
-        typer.Option(
-            "--follow", help="Go on while the system runs; a violation is a line at once."
-        ),
+        typer.Option("--follow", help="Go on while the system runs; print each violation at once."),
     ] = False,
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="With --follow: serve /metrics on loopback; 0: any."),
+        typer.Option(
+            min=0, max=65_535, help="With --follow: serve /metrics on loopback; 0: a free port."
+        ),
     ] = None,
     ended: Annotated[
         bool,
         typer.Option(
-            "--ended", help="No process of the run lives any more; with --out that is seen."
+            "--ended", help="All the run's processes have ended; with --out, this is detected."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Reports as lines of JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print reports as JSON lines.")] = False,
 ) -> None:
     """Check that no command, turn, session, group or token was lost, doubled or changed.
 
@@ -71,7 +70,7 @@ def _reports(
     ended: bool,
     stop: "Stop",
 ) -> "Iterator[AuditReport]":
-    """Yield the reports of one audit; a run that has ended has only one."""
+    """Yield an audit's reports; a run that has ended gets only one."""
     from seamlessflow.infra.settings import load
     from seamlessflow.processes.cluster import has_address
     from seamlessflow.recorded.audit.audit import AuditSettings, audit, follow

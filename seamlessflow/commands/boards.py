@@ -9,12 +9,14 @@ _ALERTS = "alerts.yaml"
 
 
 def boards(
-    directory: Annotated[Path, typer.Argument(help="Directory for the files; made if missing.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory for the files; it is made if it does not exist.")
+    ],
 ) -> None:
-    """Write a board for Grafana as JSON for each part of a run, and alerts.yaml for Prometheus.
+    """Write Grafana boards as JSON, one for each part of a run, and alerts.yaml for Prometheus.
 
     Grafana imports a board and asks for the Prometheus that scrapes /metrics. Prometheus reads the
-    alerts as one of its rule_files; each names the page that says what to do. See
+    alerts as one of its rule_files; each alert names the page that says what to do. See
     runbooks/metrics.md.
     """
     import orjson

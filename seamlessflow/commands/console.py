@@ -24,23 +24,25 @@ _PORT = 8750
 def console(
     out: Out = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: a free one.")
     ] = _PORT,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; one that others reach needs a token.")
+        str, typer.Option(help="Address to listen on; one that others can reach needs a token.")
     ] = "127.0.0.1",
     token_file: Annotated[
         Path | None,
-        typer.Option(help="File with the token; by default a new one for each start."),
+        typer.Option(help="File with the token; by default each start makes a new token."),
     ] = None,
     beside: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Directory of another run, whose curves and timeline stand beside; repeat."
+            help="Directory of another run, whose curves and timeline are shown beside this one's; "
+            "can be repeated."
         ),
     ] = None,
     audit: Annotated[
-        bool, typer.Option("--audit", help="Audit the log beside it; each page has the result.")
+        bool,
+        typer.Option("--audit", help="Audit the log at the same time; each page shows the result."),
     ] = False,
 ) -> None:
     """Show a run in a browser: what it does now, its sessions, all records; at any moment.
@@ -70,7 +72,7 @@ def console(
 def _shown(
     out: Path | None, kafka: "KafkaSettings", others: "Mapping[str, RunBeside]"
 ) -> "ShownRun":
-    """Return the run of a directory, or of a Kafka, with others beside it."""
+    """Return the run in a directory, or on a Kafka, with others beside it."""
     from seamlessflow.console.web.console import ShownRun
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
@@ -85,7 +87,7 @@ def _shown(
 
 
 def _audited(out: Path | None, kafka: "KafkaSettings") -> "AuditCommand":
-    """Return the command that audits the same log, once if its run has ended."""
+    """Return the command that audits the same log: once, if the run has ended."""
     from seamlessflow.console.log.audit_child import AuditCommand
     from seamlessflow.processes.cluster import has_address
     from seamlessflow.processes.specs import as_json
@@ -93,7 +95,7 @@ def _audited(out: Path | None, kafka: "KafkaSettings") -> "AuditCommand":
     command = [sys.executable, "-P", "-m", "seamlessflow", "audit", "--json"]
     if out is None:
         return AuditCommand([*command, "--follow"], os.environ)
-    # Not --out: of an ended run the console has started the broker, and only one may.
+    # Not --out: for an ended run the console has started the broker, and a second must not start.
     environment = {**os.environ, "SEAMLESSFLOW_KAFKA": as_json(kafka)}
     lives = has_address(out)
     trained = ("--trained", str(out / "trained"))
@@ -101,7 +103,7 @@ def _audited(out: Path | None, kafka: "KafkaSettings") -> "AuditCommand":
 
 
 def _read(directories: "Iterable[Path]", stop: "Stop") -> "Iterator[tuple[str, RunBeside]]":
-    """Yield the runs of directories, each read once, as it is now."""
+    """Yield the runs in directories, each read once, as it is now."""
     from seamlessflow.console.web.server import run_beside
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect

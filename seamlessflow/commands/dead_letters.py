@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 @app.command(name="list")
 def list_(
-    topic: Annotated[str | None, typer.Option(help="Only those of this source topic.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Only those from this topic.")] = None,
     out: Out = None,
 ) -> None:
-    """List them by source topic and error: how many, when, from where, how many were retried."""
+    """List dead letters by source topic and error: how many, when, from where, how many retried."""
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import read_letters
     from seamlessflow.recorded.dead_letters.listing import counted, list_table
@@ -40,11 +40,13 @@ def list_(
 @app.command()
 def show(
     topic: Annotated[str, typer.Argument(help="Source topic, such as tasks.")],
-    partition: Annotated[int, typer.Argument(min=0, help="Its partition.")],
-    offset: Annotated[int, typer.Argument(min=0, help="Offset on the source topic, as in `list`.")],
+    partition: Annotated[int, typer.Argument(min=0, help="The source topic's partition.")],
+    offset: Annotated[
+        int, typer.Argument(min=0, help="Offset on the source topic, as `list` shows it.")
+    ],
     out: Out = None,
 ) -> None:
-    """Show one: its headers, and the record if it can be decoded now, else its bytes."""
+    """Show a dead letter: its headers, and the record if it can be decoded now, else its bytes."""
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import (
         DeadLetter,
@@ -72,17 +74,25 @@ def show(
 
 @app.command()
 def retry(
-    topic: Annotated[str | None, typer.Argument(help="Source topic; alone: all of it.")] = None,
-    partition: Annotated[int | None, typer.Argument(min=0, help="Its partition.")] = None,
-    offset: Annotated[int | None, typer.Argument(min=0, help="Offset there, as in `list`.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Those of all topics.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, only say it.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also undecodable ones.")] = False,
+    topic: Annotated[
+        str | None, typer.Argument(help="Source topic; only this: all its dead letters.")
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Argument(min=0, help="The source topic's partition.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Argument(min=0, help="Its offset, as `list` shows it.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those from all topics.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Send nothing, only say what.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also send undecodable ones.")] = False,
     out: Out = None,
 ) -> None:
-    """Send them to the end of their source topic again, each once, if they can be decoded now.
+    """Send dead letters to the end of their source topic again, each once, if they decode now.
 
-    Only tasks and unexpired commands are sent. Records of all other topics depend on their order,
+    Only tasks and unexpired commands are sent. Records on all other topics depend on their order,
     or mean something for one moment only. The refusal says what to do instead.
     """
     from seamlessflow.processes.cluster import kafka_to_inspect

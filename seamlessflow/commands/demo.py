@@ -17,13 +17,13 @@ REHEARSED_OUT = Path(".seamlessflow/demo-rehearsed")
 DemoOut = Annotated[
     Path | None,
     typer.Option(
-        help=f"Directory of the run; an earlier run in it is renamed.  [{OUT}; {REHEARSED_OUT} "
-        "with --rehearse, which replaces an earlier one]"
+        help=f"The run's directory; an earlier run in it is renamed. By default {OUT}; with "
+        f"--rehearse {REHEARSED_OUT}, where an earlier run is replaced."
     ),
 ]
 DemoSteps = Annotated[
     int | None,
-    typer.Option(min=1, help="Optimizer steps.  [80; 40 with --real; 8 with --rehearse]"),
+    typer.Option(min=1, help="Optimizer steps; by default 80, 40 with --real, 8 with --rehearse."),
 ]
 DemoEngine = Annotated[
     Literal["torch", "vllm"],
@@ -31,28 +31,29 @@ DemoEngine = Annotated[
 ]
 DemoBackend = Annotated[
     Literal["torch", "fsdp2", "megatron"],
-    typer.Option(help="What trains: on one device, or divided over --ranks processes."),
+    typer.Option(help="What trains: one device, or --ranks processes together."),
 ]
 DemoSharing = Annotated[
-    int, typer.Option(min=1, help="Ranks that share each layer, with megatron.")
+    int, typer.Option(min=1, help="With megatron: ranks that compute each layer together.")
 ]
 DemoAdapter = Annotated[
-    int, typer.Option(min=0, help="Train an adapter (LoRA) of this rank, not the whole model.")
+    int,
+    typer.Option(min=0, help="Train an adapter (LoRA) with this rank instead of the whole model."),
 ]
 DemoModel = Annotated[
     str | None,
     typer.Option(
         metavar="MODEL",
-        help="Train this model on sums, in place of the tiny one: a Hugging Face directory, or "
-        "a name at its hub. scripts/demo --real makes one.",
+        help="Train this model on sums, instead of the tiny one: a Hugging Face directory, or a "
+        "name at its hub. scripts/demo --real makes one.",
     ),
 ]
 DemoRehearsed = Annotated[
     bool,
     typer.Option(
         "--rehearse",
-        help="Train nothing: rehearse a run on eight modelled devices, disaggregated and then "
-        "multiplexed, about a minute each.",
+        help="Train nothing: rehearse a run on eight modelled devices, first disaggregated and "
+        "then multiplexed, about a minute each.",
     ),
 ]
 
@@ -60,10 +61,10 @@ DemoRehearsed = Annotated[
 def demo(
     out: DemoOut = None,
     steps: DemoSteps = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for tasks, model and warm-up.")] = 0,
     engine: DemoEngine = "torch",
     backend: DemoBackend = "torch",
-    ranks: Annotated[int, typer.Option(min=1, help="Ranks of fsdp2 and megatron.")] = 1,
+    ranks: Annotated[int, typer.Option(min=1, help="Ranks for fsdp2 and megatron.")] = 1,
     tensor_parallel: DemoSharing = 1,
     adapter: DemoAdapter = 0,
     real: DemoModel = None,
@@ -75,8 +76,8 @@ def demo(
     Starts broker, gateway, trajectory manager, scheduler, two workers, trainer and agents. Writes
     summary.json, pictures, trained/, the weights and the log to --out. Ctrl-C stops all in order.
 
-    With --real it trains a model of yours on sums and differences, with one worker that rolls out
-    and trains in turns.
+    With --real it trains your own model on sums and differences, with one worker that rolls out and
+    trains in turns.
     """
     pages = console and find_spec("starlette") is not None
     whole = (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0)
@@ -98,7 +99,7 @@ def demo(
 def _refuse_with_rehearse(
     real: str | None, engine: str, backend: str, ranks: int, tensor_parallel: int, adapter: int
 ) -> None:
-    """Raise `typer.BadParameter` for the first option that says nothing to a rehearsal."""
+    """Raise `typer.BadParameter` for the first option that has no meaning in a rehearsal."""
     set_by_user = {
         "--real": real is not None,
         "--engine": engine != "torch",
@@ -169,7 +170,7 @@ def _train_on_sums(out: Path, model: str, steps: int, seed: int, with_console: b
 
 
 def _set_aside(out: Path) -> None:
-    """Rename the directory of an earlier run and say so. Raise `RunUnderWay`."""
+    """Rename an earlier run's directory and say so. Raise `RunUnderWay`."""
     from seamlessflow.demo.directory import set_aside
 
     if (kept := set_aside(out)) is not None:

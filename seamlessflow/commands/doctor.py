@@ -14,17 +14,22 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 
 
 def doctor(
-    out: Annotated[Path, typer.Option(help="Directory of a later run.")] = Path(".seamlessflow"),
-    model: Annotated[Path | None, typer.Option(help="A model to check: as policy.model.")] = None,
+    out: Annotated[Path, typer.Option(help="Directory that a later run will use.")] = Path(
+        ".seamlessflow"
+    ),
+    model: Annotated[
+        Path | None, typer.Option(help="A model to check, as in policy.model.")
+    ] = None,
     renderer: Annotated[
-        str, typer.Option(help="Renderer settings for --model, as JSON; without a name: found.")
+        str,
+        typer.Option(help="Renderer settings for --model, as JSON; without a name, one is found."),
     ] = "{}",
 ) -> None:
     """Check Java, disk, memory, ports, versions, a model's tokenizer and template, and the broker.
 
     Also names the release whose records this installation writes, and the logs that it reads. The
-    broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is shown
-    with its remedy. The exit status is 1 if one of them keeps the system from running.
+    broker is the one in SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is shown
+    with its remedy. The exit status is 1 if a fault keeps the system from running.
     """
     from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.inspection.doctor import examine

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from seamlessflow.producers.agents.settings import AgentsSection
     from seamlessflow.tryout.facts import Tryout
 
-app = typer.Typer(help="Environment packages: their tasks and episodes as a run's agent.")
+app = typer.Typer(help="Environment packages: their tasks and episodes, used as a run's agent.")
 
-PackageName = Annotated[str, typer.Argument(metavar="NAME", help="As `environments list` has it.")]
+PackageName = Annotated[
+    str, typer.Argument(metavar="NAME", help="Package name, as `environments list` shows it.")
+]
 
 
 @app.command(name="list")
@@ -36,7 +38,7 @@ def list_() -> None:
 
 @app.command()
 def install(name: PackageName) -> None:
-    """Install a package and all that it needs, in an environment of its own."""
+    """Install a package and all that it needs, in its own Python environment."""
     from seamlessflow.producers.agents.environments.venvs import install as made
 
     python = made(_known(name), lambda line: typer.echo(line, err=True))
@@ -50,29 +52,30 @@ def doctor(
         typer.Argument(metavar="[NAME]", help="As `environments list` has it, or FILE.py."),
     ] = None,
     settings: Annotated[
-        str | None, typer.Option(help="Settings of the environment: JSON, or a file of YAML.")
+        str | None, typer.Option(help="Settings for the environment: JSON, or a YAML file.")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="Run configuration with the environment and the model.")
     ] = None,
     python: Annotated[
-        Path | None, typer.Option(help="Python of the environment, as agents.environment_python.")
+        Path | None,
+        typer.Option(help="Python for the environment, as in agents.environment_python."),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="Episodes, of the first tasks.")] = 1,
+    tasks: Annotated[int, typer.Option(min=1, help="Episodes to play, from the first tasks.")] = 1,
     said: Annotated[
         list[str] | None,
-        typer.Option("--say", help="Words of the policy; repeat for further turns."),
+        typer.Option("--say", help="What the policy says; repeat for further turns."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Directory for logs and data; by default none is kept.")
+        Path | None, typer.Option(help="Directory for logs and data; by default they are not kept.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Play an episode against a scripted policy, and say what a run would make of it.
 
-    Gateway, manager and log are those of a run. The policy calls the tools that it is offered, then
-    says its words. The exit status is 1 if a run could not train on it as it is, and 78 if the
-    environment cannot be started.
+    Gateway, manager and log are the same as in a run. The policy calls the tools that it is
+    offered, then says its words. The exit status is 1 if a run could not train on it as it is, and
+    78 if the environment cannot be started.
     """
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.tryout.policy import TEXTS
@@ -100,7 +103,7 @@ def _run_of(config: Path) -> "RunConfig":
 def _agents(
     name: str | None, settings: str | None, python: Path | None, run: "RunConfig | None"
 ) -> "AgentsSection":
-    """Return the section of the environment. Raises `BadParameter`."""
+    """Return the section that names the environment. Raises `BadParameter`."""
     from seamlessflow.producers.agents.settings import AgentsSection
 
     agents = AgentsSection() if run is None else run.agents
@@ -117,7 +120,7 @@ def _agents(
 
 
 def _settings(text: str) -> Mapping[str, Any]:
-    """Return settings from JSON, or from a file of YAML. Raises `BadParameter`."""
+    """Return settings from JSON, or from a YAML file. Raises `BadParameter`."""
     import yaml
 
     from seamlessflow.infra.plain_yaml import read_yaml
@@ -134,7 +137,10 @@ def _settings(text: str) -> Mapping[str, Any]:
 
 @contextmanager
 def _directory(out: Path | None) -> Iterator[Path]:
-    """Yield a new directory below `out`, or one that is removed at the end."""
+    """Yield `out`, made if missing, or a temporary directory that is removed at the end.
+
+    Raises `BadParameter` if `out` is not empty.
+    """
     if out is None:
         with tempfile.TemporaryDirectory(
             prefix="seamlessflow-", ignore_cleanup_errors=True

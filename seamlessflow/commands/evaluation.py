@@ -25,14 +25,14 @@ def _sampled(temperature: float | None) -> float | None:
 
 
 _VERSION = re.compile(r"@\d+$")
-"""Ending of a run's directory that names one of its versions."""
+"""Suffix to a run directory, which names one of its versions, such as `@7`."""
 Temperature = Annotated[
     float | None,
     typer.Option(
         min=0,
         max=2,
         callback=_sampled,
-        help="Sampling temperature, 0: greedy; by default that of evaluation.sampling.",
+        help="Sampling temperature; 0: greedy. By default as evaluation.sampling says.",
     ),
 ]
 
@@ -41,30 +41,30 @@ OfTasks = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Tasks, a JSON object a line, or environment:SETTINGS; by default those of the "
-        "configuration.",
+        help="Tasks: a file with a JSON object on each line, or environment:SETTINGS. By default "
+        "as in the configuration.",
     ),
 ]
 OfVersion = Annotated[
-    int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
+    int | None, typer.Option(min=0, help="The run's policy version; by default the newest.")
 ]
 OfModel = Annotated[
-    Path | None, typer.Option(help="A model to evaluate instead of a version: as policy.model.")
+    Path | None, typer.Option(help="A model to evaluate instead of a version, as in policy.model.")
 ]
 Compared = Annotated[
     tuple[str, str] | None,
     typer.Option(
         "--compare",
         metavar="A B",
-        help="Compare two by task: results (directories below OUT/evaluations), or runs (OUT: "
-        "their last rounds, OUT@VERSION), or with --config versions, evaluated first.",
+        help="Compare two, task by task: results (directories below OUT/evaluations); runs, by OUT "
+        "(their last rounds) or OUT@VERSION; or with --config, versions that are evaluated first.",
     ),
 ]
 FailBelow = Annotated[
     float | None,
     typer.Option(
-        help="End with status 1 if the mean reward of a set is lower; with --compare, if the "
-        "difference of B from A is.",
+        help="End with status 1 if a set's mean reward is lower than this; with --compare, if the "
+        "difference B - A is."
     ),
 ]
 
@@ -75,16 +75,18 @@ def evaluate(
     ] = None,
     tasks: OfTasks = None,
     chosen: Annotated[
-        str | None, typer.Option("--set", help="One of evaluation.sets; by default all, in turn.")
+        str | None,
+        typer.Option("--set", help="One of evaluation.sets; by default all, one after the other."),
     ] = None,
     version: OfVersion = None,
     weights: OfModel = None,
     temperature: Temperature = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Sessions of each task; by default evaluation.samples")
+        int | None,
+        typer.Option(min=1, help="Sessions for each task; by default evaluation.samples."),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Only the first tasks, of each set.")
+        int | None, typer.Option(min=1, help="Only the first tasks in each set, this many.")
     ] = None,
     compared: Compared = None,
     fail_below: FailBelow = None,
@@ -95,7 +97,7 @@ def evaluate(
     """Run the agent on tasks with a policy version and report rewards, chances to pass and costs.
 
     Its sessions never reach an optimizer step. Data, logs, evaluation.json and tasks.jsonl are
-    written below OUT/evaluations. --compare tells two such results apart, task by task.
+    written below OUT/evaluations. --compare compares two such results, task by task.
     """
     from seamlessflow.runs.evaluation_run import EvaluationChoice
 
@@ -126,7 +128,7 @@ def _refuse_together(compared: tuple[str, str] | None, **others: object) -> None
 def _evaluated(
     config: Path, version: int | None, weights: Path | None, choice: "EvaluationChoice"
 ) -> "EvaluationRun":
-    """Evaluate weights on processes of their own. Raises `SystemExit` if it is interrupted."""
+    """Evaluate weights in separate processes. Raises `SystemExit` if it is interrupted."""
     from seamlessflow.config_file import evaluated, no_task, parse, sections_of
     from seamlessflow.infra.weights.versions import lease
     from seamlessflow.listed_tasks import on_tasks
@@ -176,7 +178,7 @@ def _report(ended: "EvaluationRun", least: float | None) -> None:
 def _read(
     side: str, ended: "Callable[[int | None], EvaluationRun]"
 ) -> "Mapping[str, EvaluatedSet]":
-    """Return the sets of a result, of a run's rounds, or of a version that is evaluated first."""
+    """Return the sets in a result, in a run's rounds, or from a version that is evaluated first."""
     from seamlessflow.processes.cluster import has_kafka
     from seamlessflow.reports.evaluations.result import read_result
 
@@ -195,7 +197,7 @@ def _of_set(chosen: str | None, sets: "Mapping[str, EvaluatedSet]") -> "Mapping[
 
 
 def _recorded(out: Path, version: int | None) -> "Mapping[str, EvaluatedSet]":
-    """Return the rounds that the log of a run has. Raises `typer.BadParameter` without any."""
+    """Return the rounds in a run's log. Raises `typer.BadParameter` if there are none."""
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.infra.kafka.whole_topic import read_topic
     from seamlessflow.processes.cluster import kafka_to_inspect

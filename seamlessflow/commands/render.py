@@ -1,4 +1,4 @@
-"""The command `seamlessflow render kubernetes`: manifests of a run."""
+"""The command `seamlessflow render kubernetes`: a run's manifests."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ if TYPE_CHECKING:
     from seamlessflow.infra.faults import Fault
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-"""Names of objects of Kubernetes (RFC 1123)."""
+"""Pattern for names that Kubernetes objects can have (RFC 1123)."""
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?")
-"""Names that fit before `-kafka-bootstrap` into the 63 characters of a Service (RFC 1035)."""
+"""Pattern for names that, with `-kafka-bootstrap`, fit a Service's 63 characters (RFC 1035)."""
 _IMAGE = re.compile(r"[\w.:/@-]+", re.ASCII)
 
-app = typer.Typer(help="Files with which other systems start a run.", no_args_is_help=True)
+app = typer.Typer(help="Write files with which other systems start a run.", no_args_is_help=True)
 
 
 @app.callback()
 def render() -> None:
-    """Files with which other systems start a run."""
+    """Write files with which other systems start a run."""
 
 
 @app.command()
 def kubernetes(
     config: Annotated[Path, typer.Option(help="Run configuration in YAML, without secrets.")],
-    out: Annotated[Path, typer.Option(help="Directory for the manifests; files of theirs change.")],
+    out: Annotated[Path, typer.Option(help="Directory for the manifests; it replaces old ones.")],
     image: Annotated[str, typer.Option(help="Image with this project and your agent.")],
     secret: Annotated[str, typer.Option(help="Name of the Secret.")] = "seamlessflow",  # nosec B107
-    claim: Annotated[str, typer.Option(help="Claim of the shared volume.")] = "seamlessflow",
+    claim: Annotated[str, typer.Option(help="Claim for the shared volume.")] = "seamlessflow",
     strimzi: Annotated[
-        str, typer.Option(help="Name of a Kafka that Strimzi shall make.  [a Kafka that is there]")
+        str, typer.Option(help="Name for a Kafka that Strimzi makes; by default none is made.")
     ] = "",
 ) -> None:
-    """Write Kubernetes manifests of a run, one file a component; see runbooks/kubernetes.md."""
+    """Write a run's Kubernetes manifests, one file a component; see runbooks/kubernetes.md."""
     import os
 
     from seamlessflow.config import RunConfig

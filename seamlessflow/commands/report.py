@@ -15,16 +15,17 @@ if TYPE_CHECKING:
 
 def report(
     out: Out = None,
-    to: Annotated[Path, typer.Option(help="File to write, replacing one of the same name.")] = Path(
+    to: Annotated[Path, typer.Option(help="File to write; an existing one is replaced.")] = Path(
         "report.html"
     ),
     audited: Annotated[
-        bool, typer.Option("--audit/--no-audit", help="Audit the log for it.")
+        bool, typer.Option("--audit/--no-audit", help="Whether to audit the log for it.")
     ] = True,
 ) -> None:
     """Write one page about a run: curves, symptoms, timeline, sessions to read, settings, audit.
 
-    It asks no other address. Of a run under way it shows what is there now; see docs/console.md.
+    The page loads nothing from elsewhere. A run under way is shown as it is now; see
+    docs/console.md.
     """
     from seamlessflow.checks.packages import require
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="The schemas of the records on the log, and their releases.")
+app = typer.Typer(help="Schemas for the records on the log, and their releases.")
 
 
 @app.command()
 def releases() -> None:
-    """List the releases whose records this one reads, and can write for readers of them.
+    """List the releases whose records this release reads, and can also write.
 
     SEAMLESSFLOW_KAFKA__WRITE_RELEASE pins what is written to one of them.
     """
@@ -28,9 +28,10 @@ def releases() -> None:
 
 @app.command()
 def check() -> None:
-    """List the processes that run with their releases: can all of them read this one?
+    """List the running processes with their releases: can all of them read this release?
 
-    The exit status is 0 if they can: the pin can go. It is 1 if one is older or none is seen.
+    The exit status is 0 if they can: then the pin can go. It is 1 if a process is older, or if none
+    is seen.
     """
     from seamlessflow.infra.settings import load
     from seamlessflow.upgrade import FleetSettings, check_fleet
@@ -47,12 +48,15 @@ def check() -> None:
 
 @app.command()
 def export(
-    directory: Annotated[Path, typer.Argument(help="Directory for the files; made if missing.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory for the files; it is made if it does not exist.")
+    ],
     every_version: Annotated[
-        bool, typer.Option("--every-version", help="Also all versions that old logs may hold.")
+        bool,
+        typer.Option("--every-version", help="Also write all versions that old logs may hold."),
     ] = False,
 ) -> None:
-    """Write the Avro schema of each record as Record.FINGERPRINT.avsc.
+    """Write each record's Avro schema as Record.FINGERPRINT.avsc.
 
     Each file is self-contained: types that it refers to are defined in it. A record on the log
     begins with C3 01 and the fingerprint (8 bytes), then comes the Avro body.
@@ -65,16 +69,18 @@ def export(
 
 @app.command()
 def copy(
-    topic: Annotated[str, typer.Argument(help="Topic of this project, without prefix.")],
-    to: Annotated[str, typer.Option(help="Topic that gets the copy, without prefix; may exist.")],
-    registry: Annotated[str, typer.Option(help="URL of the schema registry.")],
-    framing: Annotated[str, typer.Option(help="Form of the copied records: confluent.")],
+    topic: Annotated[str, typer.Argument(help="One of this project's topics, without prefix.")],
+    to: Annotated[
+        str, typer.Option(help="Topic that gets the copy, without prefix; it may exist.")
+    ],
+    registry: Annotated[str, typer.Option(help="The schema registry's URL.")],
+    framing: Annotated[str, typer.Option(help="Wire format for the copied records: confluent.")],
 ) -> None:
-    """Copy a topic, as long as it is now, into the wire format of Confluent's schema registry.
+    """Copy a topic, up to its present end, into the wire format of Confluent's schema registry.
 
-    Partition, key, headers and timestamp of each record stay. A copy that was cut off, or whose
-    topic has grown, goes on where it ended. No record is copied twice: the copy's place is
-    committed with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
+    Each record keeps its partition, key, headers and timestamp. If a copy was cut off, or its topic
+    has grown, the same command goes on where it ended. No record is copied twice: the copy's place
+    is committed with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
     """
     from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.recorded.interchange.topic_copy import copy_topic

@@ -24,11 +24,15 @@ A variable overrides the file: SEAMLESSFLOW_RUN__STEPS=50 is run: {steps: 50}.""
 
 def settings(
     which: Annotated[
-        str, typer.Argument(metavar="[SECTION|WORD]", help="By default an overview of sections.")
+        str,
+        typer.Argument(
+            metavar="[SECTION|WORD]",
+            help="Section, setting or word to explain; by default an overview.",
+        ),
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help="Explain all settings.")] = False,
 ) -> None:
-    """Explain settings of a run configuration, by their paths in YAML."""
+    """Explain a run configuration's settings, by their paths in YAML."""
     from seamlessflow.config import RunConfig
     from seamlessflow.infra.faults import suggestion
     from seamlessflow.infra.help import every_setting
@@ -76,10 +80,14 @@ def _chosen(explained: "Sequence[ExplainedSetting]", which: str) -> "list[Explai
 
 def methods(
     which: Annotated[
-        str, typer.Argument(metavar="[SETTING]", help="Such as surrogate; by default all.")
+        str,
+        typer.Argument(
+            metavar="[SETTING]",
+            help="Setting whose methods are listed, such as surrogate; by default all.",
+        ),
     ] = "",
 ) -> None:
-    """List methods: settings that name one, their names, settings, defaults and papers."""
+    """List the methods that a setting can name, with their settings, defaults and papers."""
     from seamlessflow.infra.faults import suggestion
     from seamlessflow.seams.listing import listed_methods
 

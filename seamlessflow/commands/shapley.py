@@ -11,16 +11,17 @@ def shapley(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="Scores by combination of tested modules: CSV, JSON lines or exported sessions.",
+            help="Scores for each combination of tested modules: CSV, JSON lines or exported "
+            "sessions.",
             exists=True,
             dir_okay=False,
         ),
     ],
 ) -> None:
-    """Print each module's Shapley value, from scores of all combinations of modules.
+    """Print each module's Shapley value, from scores for all combinations of modules.
 
-    docs/trainer/evaluations.md says how the combinations are run. The values sum to the score of
-    all tested modules minus that of none. Combinations without a score are named.
+    docs/trainer/evaluations.md says how the combinations are run. The values sum to the score with
+    all tested modules minus the score with none. Combinations without a score are named.
     """
     from seamlessflow.reports.shapley import Combination, lines, read_scores, shapley_values
 

@@ -1,7 +1,7 @@
 """The commands that show a session, `seamlessflow show` and `trace`.
 
-`show` prints a session's tree of tokens, now, in the past, or as it grows. `trace` prints a
-waterfall from its task to the weights.
+`show` prints a session's token tree, now, in the past, or as it grows. `trace` prints a waterfall
+from its task to the weights.
 """
 
 import sys
@@ -22,18 +22,19 @@ _AT_OF_ALL = (
 def show(
     session: Annotated[
         str | None,
-        typer.Argument(help="Id of the session; without it, the last sessions are listed."),
+        typer.Argument(help="The session's id; without it, the last sessions are listed."),
     ] = None,
     out: Out = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show a row for each token.")] = False,
     records: Annotated[
-        bool, typer.Option("--records", help="All its records on all topics instead of the tree.")
+        bool,
+        typer.Option("--records", help="Show all its records on all topics, instead of the tree."),
     ] = False,
     at: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Show it up to and with the event at this offset of its partition; --records "
+            help="Show it up to the event at this offset in its partition, inclusive; --records "
             "shows the offsets.",
         ),
     ] = None,
@@ -41,17 +42,19 @@ def show(
         bool,
         typer.Option(
             "--follow",
-            help="Show it as it grows, until it is finalized or Ctrl-C; without a terminal a line "
-            "for each event.",
+            help="Show it as it grows, until it is finalized or Ctrl-C. Without a terminal, print "
+            "a line for each event.",
         ),
     ] = False,
     wait: Annotated[
         float | None,
         typer.Option(
-            min=0, help="With --follow: seconds for a session that is not there yet. [default: 60]"
+            min=0,
+            help="With --follow: seconds to wait for a session that does not exist yet; by default "
+            "60.",
         ),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Number of sessions to list.")] = 20,
+    count: Annotated[int, typer.Option(min=1, help="How many sessions to list.")] = 20,
 ) -> None:
     """Show a session as it is on the log: its tree of tokens, masks, versions and match rules."""
     about_one = at is not None or follow or records or tokens
@@ -68,14 +71,14 @@ def show(
 
 
 def trace(
-    session: Annotated[str, typer.Argument(help="Id or name of the session.")],
+    session: Annotated[str, typer.Argument(help="The session's id or name.")],
     out: Out = None,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Topic, partition and offset of each record.")
+        bool, typer.Option("--offsets", help="Show topic, partition and offset for each record.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> None:
-    """Show when what happened to a session, from its task to the step that trained its tokens.
+    """Show what happened to a session and when, from its task to the step that trained its tokens.
 
     All of it comes from the log, whether or not traces were exported.
     """

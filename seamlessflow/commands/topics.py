@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.inspection.topics.inspector import TopicInspector
 
-app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
+app = typer.Typer(help="Topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
 
 
 _DURATION = re.compile(r"(\d+)([mhd])")
 _COUNT_S = 60.0
 _LEADERS_S = 10.0
 _ENDS_S = 60.0
-"""Time in which a broker that has just started, on a busy machine, leads all its partitions."""
+"""Time that a broker, just started on a busy machine, may take to lead all its partitions."""
 _UNIT_MS = {"m": 60_000, "h": HOUR_MS, "d": DAY_MS}
 
 
@@ -31,23 +31,27 @@ def create(
     replication: Annotated[
         int | None,
         typer.Option(
-            help="Copies of each partition; -1: the cluster's own default.  "
-            "[default: 3, or fewer brokers]"
+            help="How many copies each partition has; by default 3, or as many as there are "
+            "brokers. -1: the cluster's default."
         ),
     ] = None,
     min_insync: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Copies that have a record before it is acknowledged.  [default: replication - 1]",
+            help="Copies that must have a record before it is acknowledged; by default replication "
+            "- 1.",
         ),
     ] = None,
     partitions: Annotated[
-        list[str] | None, typer.Option(help="Partitions of a topic, such as prompts=128; repeat.")
+        list[str] | None,
+        typer.Option(help="Partitions in a topic, such as prompts=128; can be repeated."),
     ] = None,
     retention: Annotated[
         list[str] | None,
-        typer.Option(help="Retention of a topic, such as requests=7d, 12h or ever; repeat."),
+        typer.Option(
+            help="How long a topic keeps records: requests=7d, 12h or ever; can be repeated."
+        ),
     ] = None,
 ) -> None:
     """Create the topics that are missing, dead-letter topics included. Waits for Kafka."""
@@ -92,10 +96,10 @@ def list_(
         typer.Option("--count", help=f"Count the records by reading them, {_COUNT_S:g} s at most."),
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show it anew every 2 s, until Ctrl-C.")
+        bool, typer.Option("--watch", help="Show the list again every 2 s, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """List each topic, and owner and lag of each partition for those that share its work."""
+    """List each topic; if a group shares its work, also each partition's owner and lag."""
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
     from seamlessflow.processes.cluster import (
@@ -153,15 +157,18 @@ def _watch(inspector: "TopicInspector", console: "Console") -> None:
 @app.command()
 def acls(
     create: Annotated[
-        bool, typer.Option("--create", help="Create them, as the user of SEAMLESSFLOW_KAFKA__*.")
+        bool,
+        typer.Option(
+            "--create", help="Create the permissions, as the user in SEAMLESSFLOW_KAFKA__*."
+        ),
     ] = False,
     principal_prefix: Annotated[
-        str, typer.Option(help="Put before the kind of process to get the name of its user.")
+        str, typer.Option(help="Text put before a process kind to get its user's name.")
     ] = "seamlessflow-",
 ) -> None:
-    """Print the permissions (ACLs) that each kind of process needs, as commands of Kafka.
+    """Print the permissions (ACLs) that each kind of process needs, as Kafka commands.
 
-    Each kind has a user of its own. Topics and users are made by an administrator before that.
+    Each kind has its own user. An administrator makes topics and users before that.
     """
     from seamlessflow.access import acl_commands, needs, permissions
     from seamlessflow.infra.kafka.topics.permissions import grant
@@ -187,15 +194,18 @@ def acls(
 def transactions(
     out: Out = None,
     end: Annotated[
-        bool, typer.Option("--end", help="End those that hang; else they are only listed.")
+        bool,
+        typer.Option(
+            "--end", help="End the hanging transactions; without it they are only listed."
+        ),
     ] = False,
 ) -> None:
-    """List transactions of managers that are open, and end those that a restart of Kafka left.
+    """List the managers' open transactions, and end those that a Kafka restart left hanging.
 
-    Such a transaction hangs. Kafka counts it as ended, but has not written so to a partition.
-    Readers of committed records and offsets then wait there for ever. It gets the end that Kafka
-    had decided on, as Kafka's own record shows. The status is 1 while one hangs. To end one needs
-    the permission ClusterAction on the cluster.
+    Kafka counts a hanging transaction as ended, but has not written so to a partition. Readers of
+    committed records and offsets then wait there for ever. --end writes the end that Kafka had
+    decided on, as Kafka's own record shows. The status is 1 while one hangs. Ending one needs the
+    permission ClusterAction on the cluster.
     """
     from seamlessflow.infra.kafka.start.cluster import find_cluster
     from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup

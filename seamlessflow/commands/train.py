@@ -25,7 +25,7 @@ def train(
             "--settings",
             callback=_settings,
             is_eager=True,
-            help="List the sections of settings and exit.",
+            help="List the sections with settings, and exit.",
         ),
     ] = False,
     from_: Annotated[
@@ -35,7 +35,8 @@ def train(
         ),
     ] = None,
     to: Annotated[
-        str | None, typer.Option(help="--from: prefix of the topics it writes.  [that of --from]")
+        str | None,
+        typer.Option(help="--from: prefix for the topics that it writes; by default the same."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="--from: wait for further sessions, up to run.steps.")
@@ -80,15 +81,15 @@ def _check(source: str | None, to: str | None, follow: bool, console: bool) -> N
 def sft(
     config: Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")],
     data: Annotated[
-        Path, typer.Option(help='Conversations, {"messages": [...], "tools": [...]} a line.')
+        Path, typer.Option(help='Conversations, one a line: {"messages": [...], "tools": [...]}.')
     ],
-    epochs: Annotated[int, typer.Option(min=1, help="Times that the file is learned.")] = 1,
-    batch: Annotated[int, typer.Option(min=1, help="Conversations of a step.")] = 16,
+    epochs: Annotated[int, typer.Option(min=1, help="How many times the file is learned.")] = 1,
+    batch: Annotated[int, typer.Option(min=1, help="Conversations in each step.")] = 16,
 ) -> None:
-    """Fine-tune policy.model on the answers of conversations; resumes what is in OUT/sft.
+    """Fine-tune policy.model on the answers in conversations; resumes what is in OUT/sft.
 
-    Writes OUT/sft/model, which policy.model of a training may name. Needs no Kafka. Only the
-    aggregation of trainer.loss counts.
+    Writes OUT/sft/model, which a training's policy.model may name. Needs no Kafka. From
+    trainer.loss, only the aggregation counts.
     """
     from seamlessflow.checks.check import before_fine_tuning
     from seamlessflow.config_file import load, no_task

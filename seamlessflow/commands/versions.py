@@ -1,4 +1,4 @@
-"""The command on a version of a policy that was trained as an adapter: `seamlessflow merge`."""
+"""The command `seamlessflow merge`, for a policy version that was trained as an adapter."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +10,10 @@ def merge(
     config: Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")],
     to: Annotated[Path, typer.Option(help="Directory to write; it must not exist.")],
     version: Annotated[
-        int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
+        int | None, typer.Option(min=0, help="The run's policy version; by default the newest.")
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(help="Policy of a run of several; by default the first.")
+        str | None, typer.Option(help="Which policy, if the run has several; by default the first.")
     ] = None,
 ) -> None:
     """Write a policy that was trained as an adapter (trainer.adapter) as a whole model.

@@ -1,6 +1,6 @@
 """The commands that run workers on a host, `seamlessflow node` and `worker`.
 
-`node` starts all workers of a run that belong to the host. `worker` adds one to a run under way.
+`node` starts all workers that a run has on the host. `worker` adds one to a run under way.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ def node(
     config: Annotated[Path, typer.Option(help="Run configuration, the same on all nodes.")],
     name: Annotated[
         str | None,
-        typer.Option(help="Name of this node.  [SLURMD_NODENAME, or the host name]"),
+        typer.Option(help="This node's name; by default SLURMD_NODENAME, or the host name."),
     ] = None,
 ) -> None:
     """Start what belongs to this host, a node of the run; ends with the run.
 
-    The first node (`node` in the file) has gateway, manager, scheduler and agents. Each node has
-    the processes of the workers that name it. See runbooks/slurm.md.
+    The first node (`node` in the file) has gateway, manager, scheduler and agents. Each node runs
+    the workers that name it. See runbooks/slurm.md.
     """
     import os
     import socket
@@ -47,7 +47,7 @@ def node(
     from seamlessflow.runs.training_run import run_training, shown
 
     kafka = loaded.kafka
-    if this_node == loaded.head or kafka is None:  # only a run of one node has no Kafka of its own
+    if this_node == loaded.head or kafka is None:  # only a run with one node names no Kafka
         run_training(loaded)
         return
     what = f"node {this_node}"
@@ -60,23 +60,24 @@ def node(
 
 
 def worker(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Id of the worker, new in the run.")],
-    config: Annotated[Path, typer.Option(help="Configuration of the run that it joins.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="The worker's id, new in the run.")],
+    config: Annotated[Path, typer.Option(help="Configuration of the run that the worker joins.")],
     tags: Annotated[
-        str, typer.Option(help="Its tags, with commas: rollout, and such as describe it.")
+        str, typer.Option(help="Its tags, with commas: rollout, and tags that describe it.")
     ] = "rollout",
     device: Annotated[
-        str | None, typer.Option(help="Its device, as workers[].device.  [as rollout.torch]")
+        str | None,
+        typer.Option(help="Its device, as in workers[].device; by default as in rollout.torch."),
     ] = None,
     devices: Annotated[
-        str, typer.Option(help="Numbers of its devices, with commas, if it is several.")
+        str, typer.Option(help="Numbers of its devices, with commas, if it has several.")
     ] = "",
 ) -> None:
     """Let a worker join a run: it gets turns once it has the weights. Ctrl-C or SIGTERM ends it.
 
-    Its turns then go on at other workers, from their last token. Its Kafka is the run's, or the
-    configuration's. On another machine that has to be a Kafka of your own, and the run's directory
-    a shared one.
+    Its turns then go on at other workers, from their last token. It uses the configuration's Kafka,
+    or else the run's. On another machine the configuration has to name a Kafka that both reach, and
+    the run's directory has to be shared.
     """
     import os
     import sys
@@ -91,10 +92,10 @@ def worker(
         "device": device,
         "devices": tuple(map(_number, _listed(devices))),
     }
-    _worker_section(loaded, asked)  # what is wrong with it is said before a run is looked for
+    _worker_section(loaded, asked)  # reports a wrong option before it looks for a run
     kafka = loaded.kafka or kafka_of_running(loaded.out)
     spec = joining(loaded, asked, kafka, os.environ)
-    # The process itself: it gets the signals, and its exit status is that of the command.
+    # It replaces this process: it gets the signals, and its exit status is the command's.
     os.execve(sys.executable, spec.command, dict(spec.environment))  # nosec B606
 
 

@@ -1,6 +1,6 @@
 """The demo's agents: the unmodified `openai` client, and a reward at the end.
 
-They use nothing of training, tokens or Kafka. `producers/agents` runs one of them:
+They know nothing about training, tokens or Kafka. `producers/agents` runs one of them:
 `seamlessflow.demo.agent:run`, which has a tool, `:calculate` with a real model, or `:ask_once` with
 modelled devices.
 """
@@ -17,10 +17,10 @@ from seamlessflow.demo.sums import SumTask, dialogue, sum_reward
 from seamlessflow.demo.task import LOOKUP, LookupTask, look_up, lookup_call, question, reward
 
 MAX_TOKENS = 16
-"""Most tokens of one answer; a right answer has six."""
+"""Most tokens in an answer; a right answer has six."""
 
 MAX_SUM_TOKENS = 4
-"""Most tokens of an answer to a sum: two digits and the end of the turn are three."""
+"""Most tokens in an answer to a sum: two digits and the turn's end are three."""
 
 MAX_TURNS = 2
 
@@ -47,7 +47,7 @@ class ModelEndpoint(Protocol):
 
 
 class NamedEndpoint(ModelEndpoint, Protocol):
-    """The same of a session with its id."""
+    """The same endpoint, with its session's id."""
 
     @property
     def session_id(self) -> str: ...
@@ -56,8 +56,8 @@ class NamedEndpoint(ModelEndpoint, Protocol):
 async def run(task: LookupTask, session: ModelEndpoint) -> float:
     """Play one episode, from its beginning or from the middle, and return its reward.
 
-    An answer in a wrong form ends the episode with a reward of 0. Raises the client's errors:
-    a failure of the endpoint is not the model's.
+    An answer in a wrong form ends the episode with a reward of 0. Raises the client's errors: if
+    the endpoint fails, that is not the model's fault.
     """
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
@@ -85,7 +85,7 @@ async def calculate(task: SumTask, session: ModelEndpoint) -> float:
 
 
 async def ask_once(task: LookupTask, session: NamedEndpoint) -> float:
-    """Ask once and return a reward that is drawn, since modelled devices answer with any text.
+    """Ask once and return a reward drawn at random, since modelled devices answer with any text.
 
     Raises the client's errors.
     """

@@ -1,4 +1,4 @@
-"""Run configurations of the demo, of both its models. Imports neither torch nor renderers."""
+"""The demo's run configurations, for both its models. Imports neither torch nor renderers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,13 +10,13 @@ from seamlessflow.infra.rendering.settings import RendererSettings
 
 POLICY = "demo"
 MAX_CONTEXT = 512
-"""Most tokens of prompt and completion together; an episode has 41."""
+"""Most tokens in prompt and completion together; an episode has 41."""
 KV_BYTES = 256 * 1024**2
 RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}
 """vLLM supports no narrower heads on a CPU; half as many heads keep the model's size."""
 START_TIMEOUT_S = 600
-"""One vLLM server starts in half a minute, two of them on two busy cores in several."""
+"""One vLLM server starts in half a minute; two on two busy cores take several minutes."""
 WORKERS = ({"id": "w0", "tags": ["rollout"]}, {"id": "w1", "tags": ["rollout", "train"]})
 ONE_DEVICE: Mapping[str, object] = {"backend": "torch", "ranks": 1}
 GROUPS = {"groups_per_step": 8, "group_size": 8}
@@ -28,16 +28,16 @@ TIMEOUTS = {"task_timeout_s": 60, "group_timeout_s": 180}
 VLLM_ARGUMENTS = ("--enforce-eager", "--stream-interval=8")
 
 SUMS_CONTEXT = 256
-"""Most tokens of prompt and completion together; a session of SmolLM2 has about 42."""
+"""Most tokens in prompt and completion together; a session with SmolLM2 has about 42."""
 SUMS_AGENTS = {"callable": "seamlessflow.demo.agent:calculate", "name": "sums", "concurrency": 128}
 SUMS_OPTIMIZER = {"lr": 2e-5, "warmup_steps": 5}
 SUMS_CHECKPOINTS = {"checkpoint_every": 20, "checkpoints_kept": 1}
-"""Few, since one of SmolLM2 has 1.6 GB; they serve a trainer that is started again."""
+"""Few, since a SmolLM2 checkpoint has 1.6 GB; they serve a trainer that is started again."""
 SUMS_TIMEOUTS = {"task_timeout_s": 600, "group_timeout_s": 1800}
 
 
 def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, object]:
-    """Return the trainer's settings of a model that is trained by so many ranks of one worker."""
+    """Return the trainer's settings for a model that one worker's ranks train together."""
     section: dict[str, object] = {"backend": backend, "ranks": ranks}
     if ranks > 1:
         section["devices"] = list(range(ranks))
@@ -47,7 +47,7 @@ def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, obje
 
 
 def adapted(rank: int) -> Mapping[str, object]:
-    """Return the trainer's settings of an adapter of this rank; none for 0."""
+    """Return the trainer's settings for an adapter with this rank; none for 0."""
     if not rank:
         return {}
     return {"adapter": {"rank": rank}, "optimizer": {**OPTIMIZER, "lr": ADAPTER_LR}}
@@ -100,7 +100,7 @@ def sums_config(out: Path, model: str, steps: int, seed: int) -> RunConfig:
 
 
 def _workers(devices: object) -> Sequence[Mapping[str, object]]:
-    """Return the workers; one of several devices only trains: torch samples on one."""
+    """Return the workers; a worker with several devices only trains: torch samples on one."""
     if devices is None:
         return WORKERS
     return (WORKERS[0], {"id": "w1", "tags": ["train"], "device": "cpu", "devices": devices})

@@ -1,6 +1,6 @@
-"""Directory of a demo: an earlier run in it is set aside, then model and tasks are written.
+"""A demo's directory: an earlier run in it is set aside, then model and tasks are written.
 
-A process of its own writes them, so that the command line imports no torch.
+A separate process writes them, so that the command line imports no torch.
 """
 
 import json
@@ -18,7 +18,7 @@ _TIMEOUT_S = 600.0
 
 
 def prepare_process(out: Path, seed: int, head_dim: int) -> Callable[[Launcher], float]:
-    """Return a function that makes model and tasks in `out` and returns the seconds of warm-up."""
+    """Return a function that makes model and tasks in `out` and returns the warm-up's seconds."""
 
     def prepare(launcher: Launcher) -> float:
         spec = ChildSpec(

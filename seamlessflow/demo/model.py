@@ -3,9 +3,9 @@
 Random weights would never earn a reward to learn from, so a supervised warm-up on a noisy
 demonstrator follows. The demonstrator always answers in the right form (a tool call, then an
 answer). It gives the right digit on purpose only one time in five, else a random one. So the policy
-begins at a reward of about 0.1, and learns the rest from rewards alone.
+begins at a reward of about 0.1, and learns the rest from rewards only.
 
-Tensor letters: B episodes, T tokens, D width of the model.
+Tensor letters: B episodes, T tokens, D the model's width.
 """
 
 import random
@@ -41,7 +41,7 @@ INITIALIZER_RANGE = 0.1
 
 STEPS = 150
 EPISODES_PER_STEP = 96
-"""With a third of them, some seeds give a policy that hardly copies, and a long plateau."""
+"""With a third as many, some seeds give a policy that hardly copies, and a long plateau."""
 LEARNING_RATE = 3e-3
 MAX_GRADIENT_NORM = 1.0
 RIGHT_ON_PURPOSE = 0.2
@@ -51,13 +51,13 @@ NOT_TRAINED = -100
 """Target that `cross_entropy` ignores."""
 
 OnDemoStep = Callable[[int, int, float], None]
-"""Called after each step with its number, the number of all steps and the loss."""
+"""Called after each step with its number, the step count and the loss."""
 
 TextParts = list[tuple[bytes, bool]]
-"""Token ids of parts of an episode, each with True if the model learns them."""
+"""An episode's parts: token ids, each with True if the model learns them."""
 
 Batches = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
-"""Returns ids and targets, both [B, T], of as many episodes as it is asked for."""
+"""Returns ids and targets, both [B, T], for as many episodes as it is asked for."""
 
 
 def make_model(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
@@ -90,7 +90,7 @@ def imitate(
     steps: int,
     episodes: int = EPISODES_PER_STEP,
 ) -> None:
-    """Train the model in `directory` in place on the episodes of `batches`, so many a step."""
+    """Train the model in `directory` in place; `batches` gives the `episodes` for each step."""
     model = Qwen3ForCausalLM.from_pretrained(  # nosec B615 # a local directory
         directory, local_files_only=True
     )
@@ -107,7 +107,7 @@ def imitate(
 
 
 class Demonstrator:
-    """Player of training tasks, wrong in most episodes."""
+    """A player for training tasks that is wrong in most episodes."""
 
     def __init__(self, renderer: Renderer, seed: int) -> None:
         self._draw = random.Random(f"demonstrator {seed}")  # nosec B311 # repeatable draws
@@ -147,7 +147,7 @@ class Demonstrator:
 
 
 def flat(parts: TextParts) -> tuple[list[int], list[int]]:
-    """Return the ids of an episode and its targets, [T] both."""
+    """Return an episode's ids and targets, both [T]."""
     ids: list[int] = []
     targets: list[int] = []
     for run, learned in parts:
@@ -177,7 +177,7 @@ def _config(tokenizer: Tokenizer, head_dim: int) -> Qwen3Config:
 
 
 def _loss(model: Qwen3ForCausalLM, ids_BT: torch.Tensor, next_BT: torch.Tensor) -> torch.Tensor:
-    """Return the mean over the learned tokens; logits are computed for these alone."""
+    """Return the mean over the learned tokens; logits are computed for these only."""
     learned_BT = next_BT != NOT_TRAINED
     hidden_BTD = model.model(input_ids=ids_BT).last_hidden_state[:, :-1]
     return cross_entropy(model.lm_head(hidden_BTD[learned_BT]), next_BT[learned_BT])

@@ -1,7 +1,7 @@
-"""Preparation of the demo: `python -m seamlessflow.demo.prepare DIR --seed S`.
+"""Preparation for the demo: `python -m seamlessflow.demo.prepare DIR --seed S`.
 
 Writes `DIR/model` (a Hugging Face directory after its warm-up), `DIR/tasks/{train,eval}.jsonl` and
-`DIR/warmup.json` (the seconds of the warm-up). `configuration.py` has it run.
+`DIR/warmup.json` (the warm-up's seconds). `directory.py` has it run.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from seamlessflow.demo.task import make_tasks, write_tasks
 TRAIN_TASKS = 2_000
 EVAL_TASKS = 100
 THREADS = 1
-"""More threads are slower with a model of this size."""
+"""More threads are slower with so small a model."""
 _PRINT_EVERY = 25
 
 

@@ -1,7 +1,7 @@
-"""The demo's rehearsal: a run of a real model's size on eight modelled devices, by a strategy.
+"""The demo's rehearsal: a run with a real model's size on eight modelled devices, by a strategy.
 
-Training this model takes the memory of four devices. So half of them must train, although sampling
-is most of the work, and no fixed split fits it. Imports no torch, and renderers in `write_work`.
+Training this model takes four devices' memory. So half the devices must train, although most work
+is sampling, and no fixed split fits it. Imports no torch, and renderers only in `write_work`.
 """
 
 import json
@@ -18,7 +18,7 @@ STRATEGIES = {"disaggregated": ("train",), "multiplexed": ("rollout", "train")}
 """Strategies that are rehearsed, in this order, with the tags of the workers that train."""
 STEPS = 8
 SCALE = 0.07
-"""Factor of the devices' times: with less, two processors are too few for the software."""
+"""Factor on the devices' times: with less, two processors are too slow for the software."""
 DEVICES = 8
 TRAINING_DEVICES = 4
 DEVICE_MODEL = {"hardware": "A100", "model": "Qwen3-14B"}
@@ -30,12 +30,12 @@ CAPACITY = 4
 """Turns that a device samples at once: few, so that few sessions keep all devices busy."""
 LENGTHS = {"turn_tokens": 3_000, "spread": 0.3, "most_tokens": 8_000}
 MAX_CONTEXT = 10_000
-"""Most tokens of prompt and completion together; a prompt has about 20."""
+"""Most tokens in prompt and completion together; a prompt has about 20."""
 AGENTS = {"callable": "seamlessflow.demo.agent:ask_once", "name": "rehearsed", "concurrency": 128}
 TIMEOUTS = {"task_timeout_s": 300, "group_timeout_s": 600}
 TASKS = 1_000
 _WORK = "work"
-"""Folder in the output, of what both rehearsals read."""
+"""Folder in the output with what both rehearsals read."""
 _SHAPE = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",
@@ -47,7 +47,7 @@ _SHAPE = {
     "head_dim": 16,
     "max_position_embeddings": MAX_CONTEXT,
 }
-"""Shape of a model of which only the tokenizer is used: no weights are made."""
+"""Shape of a model that has no weights: only its tokenizer is used."""
 
 
 def rehearsed_config(
@@ -57,10 +57,10 @@ def rehearsed_config(
     seed: int = 0,
     check: Check | None = before_training,
 ) -> RunConfig:
-    """Return a run on modelled devices in `out` / the strategy, with the work of `write_work`.
+    """Return a run on modelled devices in `out` / `strategy`, with the work from `write_work`.
 
-    Half of the devices train. Environment variables override it, as they do a file.
-    Raises `ConfigRejected`.
+    Half the devices train. Environment variables override it, as they do a file. Raises
+    `ConfigRejected`.
     """
     training = {"backend": "clock", "device": "cpu", "ranks": TRAINING_DEVICES, **STALENESS}
     pacing = {"seed": seed, "extra_groups": EXTRA_GROUPS, **TIMEOUTS}
@@ -86,7 +86,7 @@ def rehearsed_config(
 
 
 def write_work(out: Path, seed: int) -> None:
-    """Write the tasks, and a tokenizer with the shape of a model, into `out`. Raises `OSError`."""
+    """Write tasks, a tokenizer and a model's shape into `out`. Raises `OSError`."""
     from seamlessflow.demo.task import make_tasks, write_tasks
     from seamlessflow.demo.tokenizer import make_tokenizer
 

@@ -1,8 +1,8 @@
-"""Task of the demo with a real model: sums and differences of small numbers. Pure.
+"""The demo's task with a real model: sums and differences of small numbers. Pure.
 
-The reward is 1 for the right number alone and 0 for all else, so no other answer is worth
-learning. A fifth of all pairs of numbers is held back, in both orders and for both operations. An
-evaluation on it shows what was learned, not what was remembered.
+The reward is 1 for exactly the right number and 0 for all else, so no other answer is worth
+learning. A fifth of all number pairs is held back, in both orders and for both operations. An
+evaluation on these shows what was learned, not what was remembered.
 """
 
 import random
@@ -18,15 +18,15 @@ SumSplit = Literal["train", "eval"]
 SPLITS: tuple[SumSplit, SumSplit] = ("train", "eval")
 
 LARGEST = 20
-"""Largest number of a question."""
+"""Largest number in a question."""
 
 INSTRUCTION = "Calculate."
 EXAMPLE = ("2 + 3", "5")
-"""A question and its answer, which every prompt shows: the model answers with a number from it."""
+"""A question with its answer, in every prompt: the model learns to answer with a number."""
 
 
 class SumTask(TypedDict):
-    """One task, as a line of a JSONL file."""
+    """One task, as a line in a JSONL file."""
 
     id: str
     question: str
@@ -34,7 +34,7 @@ class SumTask(TypedDict):
 
 
 def sum_tasks(split: SumSplit, seed: int) -> list[SumTask]:
-    """Return all tasks of a split, in the order that the seed draws."""
+    """Return all tasks in a split, in the order that the seed draws."""
     tasks = list(_tasks(split))
     random.Random(f"sums {seed}").shuffle(tasks)  # nosec B311 # repeatable draws
     return tasks
@@ -67,7 +67,7 @@ def dialogue(task: SumTask) -> list[ChatCompletionMessageParam]:
 
 
 def sum_reward(task: SumTask, answer: str) -> float:
-    """Return 1.0 for the right number alone, else 0.0."""
+    """Return 1.0 for exactly the right number, else 0.0."""
     return float(answer.strip() == task["answer"])
 
 
@@ -75,7 +75,7 @@ def _tasks(split: SumSplit) -> Iterator[SumTask]:
     numbers = range(1, LARGEST + 1)
     for first in numbers:
         for second in numbers:
-            # Of both orders of a pair, so that 4 + 3 does not give 3 + 4 away.
+            # Both orders of a pair are in one split, so that 4 + 3 does not give 3 + 4 away.
             smaller, larger = sorted((first, second))
             if ((smaller + 2 * larger) % 5 == 0) == (split == "eval"):
                 yield _task(split, f"{first} + {second}", first + second)

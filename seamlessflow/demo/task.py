@@ -3,7 +3,7 @@
 The user names a key. The model must call `lookup` with it, then answer with the code that the tool
 returns. Every task has its own random table. So a guess is right once in ten times, and both turns
 are needed. A fifth of all (key, code) pairs is never trained on. So the evaluation shows that the
-model learned to copy, not to remember pairs. Tokenizer and warm-up learn from perfect episodes
+model learned to copy, not to remember pairs. The tokenizer learns from perfect episodes
 (`dialogue`).
 """
 
@@ -20,13 +20,13 @@ DIGITS = range(10)
 
 
 class LookupTask(TypedDict):
-    """One task, as a line of a JSONL file."""
+    """One task, as a line in a JSONL file."""
 
     id: str
     split: TaskSplit
     key: int
     table: list[int]
-    """The code of each key from 0 to 9."""
+    """Codes for the keys 0 to 9."""
 
 
 LOOKUP: dict[str, object] = {
@@ -59,10 +59,10 @@ def look_up(task: LookupTask, arguments: str) -> str | None:
 
 
 def reward(task: LookupTask, transcript: Sequence[TaskMessage]) -> float:
-    """Return 1.0 for one call of `lookup` with the right key and then the right code, else 0.0.
+    """Return 1.0 for one `lookup` call with the right key and then the right code, else 0.0.
 
-    `transcript` is all messages of the episode in OpenAI's chat format. To each further message of
-    the user the model must answer once more; the last answer counts.
+    `transcript` has all the episode's messages, in OpenAI's chat format. The model must answer once
+    more to each further user message; the last answer counts.
     """
     answers = [message for message in transcript if message.get("role") == "assistant"]
     questions = [message for message in transcript if message.get("role") == "user"]
@@ -76,7 +76,7 @@ def reward(task: LookupTask, transcript: Sequence[TaskMessage]) -> float:
 
 
 def lookup_call(answer: TaskMessage) -> str | None:
-    """Return the arguments (JSON text) if the answer is a single call of `lookup`, else None."""
+    """Return the arguments (JSON text) if the answer is exactly one `lookup` call, else None."""
     if answer.get("content"):
         return None
     match answer.get("tool_calls"):
@@ -91,7 +91,7 @@ def write_tasks(tasks: Iterable[Mapping[str, object]], path: Path) -> None:
 
 
 def pairs(split: TaskSplit) -> list[tuple[int, int]]:
-    """Return the (key, code) pairs of a split: 80 to train on, 20 held back (two for each key)."""
+    """Return a split's (key, code) pairs: 80 to train on, 20 held back (two for each key)."""
     held_back = split == "eval"
     return [
         (key, code) for key in DIGITS for code in DIGITS if ((key + 3 * code) % 5 == 0) == held_back

@@ -1,8 +1,8 @@
 """The demo's tokenizer: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
 
 `AutoTokenizer.from_pretrained` reads the directory that it writes, with the chat template. The
-dialogues come from the real renderer, so that its long constant texts (the tool block) become a
-few tokens. A digit is always a token of its own, the same in a prompt and in an answer.
+dialogues come from the real renderer, so that its long constant texts (the tool block) become a few
+tokens. A digit is always a separate token, the same in a prompt and in an answer.
 """
 
 import json
@@ -29,14 +29,14 @@ MARKUP_TOKENS = (
 )
 
 BEHIND_USER = r"(?<=user)\n"
-"""The line break behind a role, which must be a token of its own.
+"""The line break behind a role, which must be a separate token.
 
-The renderer encodes the `user` of a tool message by itself. A whole template's text must give
-the same ids.
+The renderer encodes a tool message's `user` by itself. A whole template's text must give the same
+ids.
 """
 
 MAX_VOCABULARY = 1024
-"""Enough to make every constant text of the dialogues one token; training ends below it."""
+"""Enough to make every constant text in the dialogues one token; training ends below it."""
 
 DIALOGUES = 200
 """Dialogues to train on. They only differ in digits, so that more would change nothing."""
@@ -70,7 +70,7 @@ def _trained() -> RustTokenizer:
 
 
 def _texts() -> Iterator[str]:
-    """Yield the texts between the chat tokens of rendered dialogues."""
+    """Yield the texts between chat tokens in rendered dialogues."""
     # The renderer needs a tokenizer to render with: one of single bytes is enough.
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytes_only = _untrained({letter: number for number, letter in enumerate(letters)})

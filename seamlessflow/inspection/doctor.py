@@ -59,7 +59,7 @@ def _safely(what: str, check: Callable[[], Finding]) -> Finding:
 
 
 def _format() -> Finding:
-    """Name the forms of a log that this release writes and reads."""
+    """Name the log formats that this release writes and reads."""
     from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 
     versions = [release.version for release in releases()]
@@ -139,9 +139,9 @@ def _memory() -> Finding:
 
 
 def _model(named: Path, renderer: str) -> Finding:
-    """Load the model's renderer and compare its prompts with those of the model's template.
+    """Load the model's renderer and compare its prompts with those from the model's template.
 
-    The weights of a model of a hub are not fetched for it.
+    A hub model's weights are not fetched for it.
     """
     from seamlessflow.infra.rendering.model_template.discovery import named_for
     from seamlessflow.infra.rendering.renderer import Renderer
@@ -179,7 +179,7 @@ def _model(named: Path, renderer: str) -> Finding:
 def _compared(
     directory: Path, loaded: "Renderer", asked: "RendererSettings"
 ) -> tuple[Grade, str, str]:
-    """Return grade, text and remedy of a comparison with the model's own template and tokens."""
+    """Compare with the model's own template and tokens; return grade, text and remedy."""
     from seamlessflow.inspection.template_comparison import (
         template_difference,
         token_difference,

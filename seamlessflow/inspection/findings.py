@@ -34,7 +34,7 @@ class Finding:
 
 
 def failed(findings: list[Finding]) -> bool:
-    """Return True if one of the findings keeps the system from running."""
+    """Return True if a finding keeps the system from running."""
     return any(finding.grade is Grade.FAILED for finding in findings)
 
 
@@ -47,7 +47,7 @@ def python(version: tuple[int, int]) -> Finding:
 
 
 def package(requirement: str, installed: str | None, needed_for: str) -> Finding | None:
-    """Judge an installed package by a requirement; return None for one without a least version.
+    """Judge an installed package by a requirement; return None if it asks for no version.
 
     `installed` is None for a missing package. `needed_for` is the extra that requires it, empty for
     a package that is always required.
@@ -73,7 +73,7 @@ def package(requirement: str, installed: str | None, needed_for: str) -> Finding
 
 
 def disk(free: int, where: str) -> Finding:
-    """Judge the free space, in bytes, of the directory for runs."""
+    """Judge how much space is free, in bytes, in the directory for runs."""
     text = f"{free / GB:.1f} GB free in {where}"
     remedy = "free some space, or choose another directory with --out"
     if free < GB:
@@ -112,9 +112,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def renderer_remedy(asked: RendererSettings, renderer: str) -> str:
-    """Return what to do about prompts that differ from those of the model's own template.
+    """Return what to do if prompts differ from those that the model's own template gives.
 
-    `renderer` is the name of the renderer that was made of the settings `asked`.
+    `renderer` is the name of the renderer that the settings `asked` gave.
     """
     chosen = {
         "name": asked.name not in (FROM_MODEL, CHAT_TEMPLATE),

@@ -1,5 +1,6 @@
-"""Completeness of a Hugging Face model directory, and its renderer. Imports neither torch nor
-transformers.
+"""Checks for a Hugging Face model directory: its files, tokenizer and renderer.
+
+Imports neither torch nor transformers.
 """
 
 import json
@@ -12,14 +13,14 @@ _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 _POINTER = b"version https://git-lfs"
 _SIZE_BYTES = 8
-"""Bytes of a safetensors file that say how long the header behind them is."""
+"""First bytes in a safetensors file, which say how long the header behind them is."""
 _MOST_HEADER_BYTES = 100_000_000
 
 
 def incomplete(directory: Path, with_weights: bool = True) -> str:
     """Return what a model directory lacks, empty if it is complete.
 
-    A directory `with_weights` must have them; of one without, only what prompts need is asked for.
+    `with_weights`: it must also have weights; otherwise only what prompts need.
     """
     if not directory.is_dir():
         return f"there is no directory {directory}"
@@ -40,10 +41,10 @@ def incomplete(directory: Path, with_weights: bool = True) -> str:
 
 
 def foreign_tokenizer(directory: Path) -> str:
-    """Return why a complete directory's tokenizer is not that of its model; empty if it may be.
+    """Return why a complete directory's tokenizer is not its model's; empty if it may be.
 
-    Its ids must be rows of the model's embeddings. That holds for its vocabulary, and for the added
-    tokens that the chat template writes. Others are often left in a tokenizer without a use.
+    Its ids must be rows in the model's embeddings. That holds for its vocabulary, and for the added
+    tokens that the chat template writes. A tokenizer often has other added tokens without a use.
     """
     try:
         config = json.loads((directory / "config.json").read_bytes())
@@ -87,7 +88,7 @@ def unrenderable(directory: Path, settings: RendererSettings) -> str:
 
 
 def _weights(directory: Path) -> list[str]:
-    """Return the names of the files with weights: one, or those that the index lists."""
+    """Return the weight files' names: one, or those that the index lists."""
     index = directory / _INDEX
     if not index.is_file():
         return [_WEIGHTS]
@@ -112,7 +113,7 @@ def _damage(file: Path) -> str:
 
 
 def _expected_size(file: Path) -> int:
-    """Return the least size by as much of the header as is there. Raises for another format."""
+    """Return the file's least size, by as much header as is there. Raises for another format."""
     with file.open("rb") as opened:
         size = opened.read(_SIZE_BYTES)
         length = int.from_bytes(size, "little")

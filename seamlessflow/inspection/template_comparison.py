@@ -1,6 +1,6 @@
-"""Comparison of a renderer's prompts and tokens with those of the model's own files.
+"""Comparison of a renderer's prompts and tokens with what the model's own files give.
 
-Template and tokenizer are applied by `transformers`, as the model's users do it.
+`transformers` applies template and tokenizer, as for the model's users.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ _FIXED_DATE = (
     )
     + " }}{% endmacro %}\n"
 )
-"""Begin of a template whose date is that of our prompts: `transformers` would print today's."""
+"""Text before a template, which fixes its date to our prompts' date instead of today's."""
 
 
 def transformers_tokenizer(directory: Path) -> Any:
     """Return a directory's tokenizer as the model's users load it.
 
-    Raises what `transformers` raises for one that it cannot load.
+    Raises what `transformers` raises if it cannot load the tokenizer.
     """
     from transformers import AutoTokenizer  # takes seconds to import
 
@@ -51,7 +51,7 @@ def transformers_tokenizer(directory: Path) -> Any:
 def token_difference(tokenizer: Any, renderer: Renderer) -> str:
     """Return the first sample text with other ids in `tokenizer`, empty if there is none.
 
-    Some classes of `transformers` exchange parts of `tokenizer.json`, such as its normalizer.
+    Some `transformers` classes exchange parts of `tokenizer.json`, such as its normalizer.
     """
     for text in _TEXTS:
         ours = unpack(renderer.encode(text))
@@ -63,10 +63,10 @@ def token_difference(tokenizer: Any, renderer: Renderer) -> str:
 
 
 def template_difference(tokenizer: Any, renderer: Renderer) -> str:
-    """Return the first difference of sample prompts, empty if there is none.
+    """Return the first difference between sample prompts, empty if there is none.
 
-    Prompts that the renderer refuses are left out (`refused_prompt`). Raises `ValueError` if
-    `tokenizer`, of `transformers`, has no template.
+    Prompts that the renderer refuses are left out (`refused_prompt`). Raises `ValueError` if the
+    `transformers` tokenizer has no template.
     """
     for messages, tools in CONVERSATIONS:
         try:
@@ -95,10 +95,10 @@ def _applied(
     tools: Sequence[Mapping[str, object]] | None,
     options: Mapping[str, object],
 ) -> str:
-    """Return the prompt of the model's template, or why it refuses the messages."""
+    """Return the prompt that the model's template gives, or why it refuses the messages."""
     template = _FIXED_DATE + tokenizer.get_chat_template(tools=tools)
     refusal = ""
-    # Most templates take the arguments of a call as an object, some as text.
+    # Most templates take a call's arguments as an object, some as text.
     for ready in ([plain_message(message) for message in messages], list(messages)):
         try:
             return str(

@@ -13,15 +13,15 @@ from seamlessflow.kubernetes.nodes import device_numbers
 from seamlessflow.nodes import own_addresses, storage_faults
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,43}[a-z0-9])?")
-"""Names that fit behind `seamlessflow-node-` into the 63 characters of a Job's name (RFC 1123)."""
+"""Names that, behind `seamlessflow-node-`, fit a Job name's 63 characters (RFC 1123)."""
 
 _OF_THE_IMAGE = {"bin", "dev", "etc", "lib", "lib64", "proc", "sbin", "sys", "usr"}
 _PROJECT = PurePath("/opt/seamlessflow")
-"""Directory of the images (`infra/images`) that has this project."""
+"""Directory in the images (`infra/images`) that has this project."""
 
 
 def cluster_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what keeps the run from pods of its own: names, addresses, paths, secrets, devices."""
+    """Yield what keeps the run from running in pods: names, addresses, paths, secrets, devices."""
     yield from _name_faults(config)
     if config.kafka is None:
         text = "an embedded Kafka answers in its own pod alone: set kafka.bootstrap_servers"
@@ -54,7 +54,7 @@ def _name_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _secrets(value: object, path: SettingPath) -> Iterator[SettingPath]:
-    """Yield the places of all secrets that the file gives."""
+    """Yield the setting of each secret that the file gives."""
     if isinstance(value, SecretStr):
         if path != ("gateway", "secret") and value.get_secret_value():
             yield path

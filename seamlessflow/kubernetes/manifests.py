@@ -1,8 +1,8 @@
-"""All manifests of a run, one file a component, and their YAML. Pure.
+"""A run's manifests, one file for each component, and their YAML. Pure.
 
-Called by `seamlessflow render kubernetes`. The same configuration gives the same bytes. A Kafka of
-the run is custom resources of Strimzi. Its operator makes the brokers and the Service that
-`kafka.bootstrap_servers` has to name.
+Called by `seamlessflow render kubernetes`. The same configuration gives the same bytes. A Kafka for
+the run consists of Strimzi's custom resources. Strimzi's operator makes the brokers, and the
+Service that `kafka.bootstrap_servers` has to name.
 """
 
 from collections.abc import Iterable
@@ -44,9 +44,9 @@ _PlainDumper.add_representer(str, _text)
 def manifests(
     config: RunConfig, kafka: KafkaSettings, text: str, names: ClusterNames
 ) -> dict[str, list[KubernetesObject]]:
-    """Return the objects by the name of their file. `text` is the configuration's YAML."""
+    """Return the objects by file name. `text` is the configuration's YAML."""
     spoken_to = [{"from": [_pods(AGENTS)], "ports": [{"port": PORT}]}]
-    # Ranks of a gang listen on free ports, which the others read in `fleet`.
+    # A gang's ranks listen on free ports, which the others read in `fleet`.
     among = [{"from": [_pods(NODE)]}]
     nodes = {f"node-{name}": [node_job(config, name, CONFIG_FILE, names)] for name in config.nodes}
     return {
@@ -58,7 +58,7 @@ def manifests(
             _policy(GATEWAY, spoken_to),
         ],
         **({} if config.opened_outside else _agents(config, kafka, names)),
-        # Kubernetes knows no share of a Job's pods: all of them stay.
+        # A budget for Jobs takes a number of pods, not a share: all of them stay.
         "nodes": [_budget(NODE, minAvailable=len(config.nodes)), _policy(NODE, among)],
         **nodes,
     }
@@ -72,14 +72,14 @@ def as_yaml(objects: Iterable[KubernetesObject]) -> str:
 
 
 def bootstrap_address(name: str) -> str:
-    """Return the address at which Strimzi's Service of a cluster answers."""
+    """Return the address at which Strimzi's Service for a cluster answers."""
     return f"{name}-kafka-bootstrap:{_PORT}"
 
 
 def kafka_cluster(name: str) -> list[KubernetesObject]:
-    """Return three brokers that are controllers too, each record on two of them at least.
+    """Return three brokers that are also controllers; each record is on two of them at least.
 
-    The topics are made by the run itself, so there is no operator of topics.
+    The run creates the topics itself, so there is no topic operator.
     """
     volume = {
         "id": 0,

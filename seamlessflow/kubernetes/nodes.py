@@ -1,8 +1,7 @@
 """A run's nodes as Jobs, one pod each. Pure.
 
-A pod runs `seamlessflow node`. That starts the processes of its workers, and ends with the run. It
-restarts processes that end, or that stand still by their signs of life. It asks for the GPUs of its
-workers.
+A pod runs `seamlessflow node`, which starts its workers' processes and ends with the run. It
+restarts processes that end, or that give no sign of life. The pod asks for its workers' GPUs.
 """
 
 from collections.abc import Iterable
@@ -31,11 +30,11 @@ _DEVICE_CORES, _DEVICE_MEMORY_GIB = 8, 96
 _DRAIN_S = 60
 _EVICTED = {"type": "DisruptionTarget", "status": "True"}
 _RETRIES = 1000
-"""Pods that a Job may lose: a limit of a run's own restarts is `restarts`."""
+"""Pods that a Job may lose; the run's own restarts are limited by `restarts`."""
 
 
 def node_job(config: RunConfig, name: str, file: str, names: ClusterNames) -> KubernetesObject:
-    """Return the Job of a node, whose configuration is `file` in the ConfigMap."""
+    """Return a node's Job, whose configuration is `file` in the ConfigMap."""
     inside = _container(config, name, file, names)
     grace = round(config.agents.drain_s) + _DRAIN_S + GRACE_S
     template = pod(
@@ -71,7 +70,7 @@ def node_job(config: RunConfig, name: str, file: str, names: ClusterNames) -> Ku
 
 
 def device_numbers(worker: WorkerSection) -> tuple[int, ...]:
-    """Return the numbers of a worker's GPUs; its two processes share them. None with cpu."""
+    """Return a worker's GPU numbers, which its two processes share; empty with cpu."""
     kind, _, number = (worker.device or "").partition(":")
     if kind != "cuda":
         return ()
@@ -84,7 +83,7 @@ def device_count(workers: Iterable[WorkerSection]) -> int:
 
 
 def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> KubernetesObject:
-    """Return a node's container, with the GPUs of its workers."""
+    """Return a node's container, with its workers' GPUs."""
     count = device_count(config.nodes[name])
     requests = {
         "cpu": str(_CORES + _DEVICE_CORES * count),

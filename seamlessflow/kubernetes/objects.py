@@ -17,7 +17,7 @@ APP = "seamlessflow"
 CONFIG_DIR = "/etc/seamlessflow"
 _USER = 1000
 GRACE_S = 60
-"""Seconds that the processes of a pod get beyond their own limits when it ends."""
+"""Seconds that a pod's processes get beyond their own limits when it ends."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ClusterNames:
 
 
 def labels(component: str, node: str = "") -> dict[str, str]:
-    """Return a component's labels, with those of one node's pod."""
+    """Return a component's labels; `node` adds the label for one node's pod."""
     common = {"app.kubernetes.io/name": APP, "app.kubernetes.io/component": component}
     return common | ({"seamlessflow/node": node} if node else {})
 
@@ -57,8 +57,9 @@ def from_secret(
 
 
 def storage(names: ClusterNames, *urls: str | None) -> KubernetesObject:
-    """Return a container's source for the variables of a storage's library: a Secret; empty if no
-    URL needs one.
+    """Return a container's Secret with the storage library's variables; empty if not needed.
+
+    Only a URL that is no local path needs it.
     """
     if all(not url or local_path(url) is not None for url in urls):
         return {}
@@ -95,7 +96,7 @@ def container(
 def pod(
     component: str, names: ClusterNames, inside: KubernetesObject, node: str = "", **parts: Any
 ) -> Any:
-    """Return the template of a pod with one container, as a user that is not root."""
+    """Return a pod template with one container, as a user that is not root."""
     return {
         "metadata": {"labels": labels(component, node)},
         "spec": {

@@ -1,7 +1,7 @@
 """Gateways and agents, which Kubernetes scales beside a run's nodes. Pure.
 
-Each is a process that the first node also starts, with the same settings except addresses. Secrets
-are never in the settings, and come from the Secret.
+Each runs a process that the first node also starts, with the same settings except addresses.
+Secrets are never in the settings, and come from the Secret.
 """
 
 import json
@@ -42,7 +42,7 @@ KAFKA_OPTIONS = ("SEAMLESSFLOW_KAFKA__OPTIONS", "kafka-options")
 def gateways(
     config: RunConfig, kafka: KafkaSettings, names: ClusterNames
 ) -> list[KubernetesObject]:
-    """Return the Deployment of the gateways and the Service at which agents find them."""
+    """Return the gateways' Deployment, and the Service at which agents find them."""
     spec = ProcessSpecs(config, LaunchContext(kafka, PORT, {})).gateway()
     leave_s = max(config.gateway.leave_s, _LEAVE_S)
     section = {"host": "0.0.0.0", "public_url": URL, "leave_s": leave_s}  # nosec B104
@@ -86,10 +86,10 @@ def gateways(
 
 
 def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list[KubernetesObject]:
-    """Return the Deployment of further agents processes, and what scales it by their lag.
+    """Return the Deployment for further agents processes, and what scales it by their lag.
 
-    One process takes as many tasks as `agents.concurrency`. Processes beyond the topic's partitions
-    get none, and the first node has a process of its own.
+    One process takes `agents.concurrency` tasks. Processes beyond the topic's partitions get none,
+    and the first node has its own process.
     """
     spec = ProcessSpecs(config, LaunchContext(kafka, PORT, {})).agents()
     key = from_secret("SEAMLESSFLOW_AGENTS__ADMIN_KEY", names, "admin-key")
@@ -126,7 +126,7 @@ def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list
 def _environment(
     spec: ChildSpec, kafka: KafkaSettings, **changed: Mapping[str, Any]
 ) -> list[KubernetesObject]:
-    """Return the variables of a process without secrets, and with changed settings."""
+    """Return a process's variables without secrets, and with changed settings."""
     environment = dict(spec.environment)
     for section, settings in changed.items():
         name = f"SEAMLESSFLOW_{section.upper()}"

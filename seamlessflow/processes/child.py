@@ -27,7 +27,7 @@ class ChildEnded(SeamlessFlowError):
         )
 
     def process_status(self, ready: bool) -> ExitStatus:
-        """Return the exit status of the process that ended; `UNEXPECTED` if it has no meaning."""
+        """Return the ended process's exit status; `UNEXPECTED` if it has no meaning."""
         says = self.exit_status in (ExitStatus.PASSING, ExitStatus.LASTING)
         return ExitStatus(self.exit_status) if says else ExitStatus.UNEXPECTED
 
@@ -47,7 +47,7 @@ class ChildSpec:
     supervised: bool = False
     """True if it is started again when it ends by itself; else the run ends."""
     gang: str = ""
-    """Name that the processes share which must start again together; empty: only this one."""
+    """Name shared by processes that must start again together; empty: only this one."""
 
     @property
     def command(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""Kafka of a run, for commands that only read it.
+"""A run's Kafka, for commands that only read it.
 
-A running run keeps the address of its Kafka in `OUT/run.json`. For a run that has ended, the
-embedded broker is started on its data while a command reads them.
+A running run keeps its Kafka's address in `OUT/run.json`. If a run has ended, the embedded broker
+is started on its data while a command reads them.
 """
 
 import json
@@ -28,7 +28,7 @@ _ANSWER_TIMEOUT_S = 2.0
 
 
 class NoRunData(SeamlessFlowError):
-    """A directory contains no Kafka data of a run."""
+    """A directory contains no Kafka data from a run."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -41,7 +41,7 @@ class NoRunData(SeamlessFlowError):
 
 
 class NothingRecorded(SeamlessFlowError):
-    """A directory contains the Kafka data of a run that ended before it made its topics."""
+    """A directory contains Kafka data from a run that ended before it made its topics."""
 
     lasting = True
 
@@ -51,7 +51,7 @@ class NothingRecorded(SeamlessFlowError):
 
 
 class NoRunningRun(SeamlessFlowError):
-    """A directory is not that of a run that is under way."""
+    """No run is under way in a directory."""
 
     def __init__(self, out: Path, remedy: str = "") -> None:
         self.out = out
@@ -66,13 +66,13 @@ def write_address(out: Path, kafka: KafkaSettings, gateway_url: str) -> None:
         "blobs": kafka.blobs,
         "gateway": gateway_url,
     }
-    # Commands look at any time: never a part of it.
+    # Commands read it at any time, and must never see half of it.
     with whole_file(out / _ADDRESS) as draft:
         draft.write(json.dumps(address).encode())
 
 
 def remove_address(out: Path) -> None:
-    """Remove the address of a run that has ended."""
+    """Remove an ended run's address."""
     (out / _ADDRESS).unlink(missing_ok=True)
 
 
@@ -83,10 +83,10 @@ def has_address(out: Path) -> bool:
 
 @contextmanager
 def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
-    """Return settings for the Kafka of the run in `out`, or of the environment if `out` is None.
+    """Yield settings for the Kafka of the run in `out`, or for the environment's Kafka.
 
-    Raises `NoRunData`, `NothingRecorded` in place of `TopicMissing`, and `BrokerFailed` if the
-    broker cannot serve the data.
+    `out` None stands for the environment. Raises `NoRunData`, `NothingRecorded` instead of
+    `TopicMissing`, and `BrokerFailed` if the broker cannot serve the data.
     """
     if out is None:
         yield load_settings(ProcessSettings).kafka
@@ -101,7 +101,7 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
         try:
             yield broker.settings
         except TopicMissing as error:
-            # Topics that another program made there are none of a run's.
+            # Topics that another program made there do not count.
             if any(name.endswith(CONTROL.name) for name in partition_counts(broker.settings)):
                 raise
             raise NothingRecorded(out) from error
@@ -109,9 +109,10 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
 
 @contextmanager
 def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
-    """Return settings as `kafka_to_inspect` does, also for a training on recorded sessions.
+    """Yield settings as `kafka_to_inspect` does, also for a training on recorded sessions.
 
-    Its directory lies in that of the run whose Kafka it used, and is named after its prefix.
+    Such a training's directory lies in the directory of the run whose Kafka it used, and is named
+    after its topic prefix.
     """
     folder = None if out is None else out.absolute()
     if folder is None or has_kafka(folder) or not has_kafka(folder.parent):
@@ -136,10 +137,10 @@ def address_written(out: Path) -> int:
 
 
 def remove_deleted(out: Path) -> None:
-    """Remove what topics that were deleted have left on disk, unless a broker still runs there.
+    """Remove what deleted topics have left on disk, unless a broker still runs there.
 
-    Kafka renames the files of a deleted topic at once, and removes them a minute later. A broker
-    that was only started for a command is gone by then.
+    Kafka renames a deleted topic's files at once, and removes them a minute later. A broker that
+    was only started for a command is gone by then.
     """
     if not has_address(out):
         for left in list((out / KAFKA_DIR).rglob("*-delete")):
@@ -147,7 +148,7 @@ def remove_deleted(out: Path) -> None:
 
 
 def kafka_of_running(out: Path | None, remedy: str = "") -> KafkaSettings:
-    """Return settings for the Kafka of the run under way in `out`, or of the environment.
+    """Return settings for the Kafka of the run under way in `out`, or for the environment's.
 
     Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun` with the
     `remedy`.
@@ -161,7 +162,7 @@ def kafka_of_running(out: Path | None, remedy: str = "") -> KafkaSettings:
 
 
 def has_kafka(out: Path) -> bool:
-    """Return whether a directory is that of a run with a Kafka of its own, live or ended."""
+    """Return whether a directory has a run with its own Kafka, live or ended."""
     return (out / KAFKA_DIR).is_dir() or has_address(out)
 
 

@@ -1,4 +1,4 @@
-"""A console beside a run: a process of its own, which changes nothing in the run by its end."""
+"""A console beside a run: a separate process, whose end changes nothing in the run."""
 
 import subprocess
 import sys
@@ -44,7 +44,7 @@ def _serve(out: Path, options: Sequence[str], before: int, ended: threading.Even
     command = [*program, "--out", str(out), *options]
     (out / "logs").mkdir(parents=True, exist_ok=True)
     with (out / "logs" / "console.log").open("ab") as log:
-        # A session of its own: Ctrl-C is the run's, which then ends this one.
+        # A separate session: Ctrl-C reaches only the run, which then ends the console.
         process = subprocess.Popen(  # nosec B603 # our own command, no shell
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )

@@ -1,10 +1,10 @@
-"""Launcher of all processes of a run on one machine: starts, watches and ends them.
+"""Launcher for all of a run's processes on one machine: starts, watches and ends them.
 
-Every process runs as `python -m module` with its settings in its environment and a log file of its
-own. A process that ends by itself is started again, with its gang if it belongs to one. Otherwise
-the run ends with an error that shows the end of its log (`supervisor.py`). A process that stands
-still is ended by force (`watchdog.py`), and then handled like any other. Leaving the launcher, a
-context manager, ends the processes that still run, the last started first.
+Every process runs as `python -m module` with its settings in its environment and its own log file.
+A process that ends by itself is started again, with its gang if it belongs to one. If that is not
+allowed, the run ends with an error that shows the log's end (`supervisor.py`). A process that
+stands still is ended by force (`watchdog.py`), and then handled like any other. The launcher is a
+context manager: on leaving, it ends the processes that still run, the last started first.
 """
 
 import logging
@@ -31,7 +31,7 @@ _STACKS_LINES = 1_000
 
 
 MORE_TIME = "; set a larger start_timeout_s if it only needs longer"
-"""Remedy of a start that took too long."""
+"""Remedy for a start that took too long."""
 
 
 class NotReady(SeamlessFlowError):
@@ -86,22 +86,22 @@ class Launcher:
 
     @property
     def peaks_mb(self) -> Mapping[str, float]:
-        """Largest resident memory of every process so far, in MiB, also of those that ended."""
+        """Each process's largest resident memory so far, in MiB, ended processes included."""
         return dict(sorted(self._peaks.items()))
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Ids of the processes that the launcher started and did not end, and of its broker."""
+        """Process ids of its broker and of children that it started and did not end."""
         pids = {name: child.pid for name, child in self._children.items()}
         broker = self._broker.pid if self._broker else None
         return pids if broker is None else {**pids, BROKER: broker}
 
     def measure_loads(self) -> None:
-        """Measure the load of all processes from now on."""
+        """Measure all processes' load from now on."""
         self._meter = LoadMeter(self.pids)
 
     def loads(self) -> Mapping[str, ProcessLoad]:
-        """Return the load of every process since `measure_loads`, also of those that ended."""
+        """Return each process's load since `measure_loads`, ended processes included."""
         return self._meter.loads(self.pids)
 
     def stopping(self) -> bool:
@@ -109,8 +109,10 @@ class Launcher:
         return self._stop.asked
 
     def kafka_ended(self) -> bool:
-        """Return whether a wait for Kafka must end that does not `check` the processes meanwhile:
-        the user asked to stop, or the embedded broker ended, which only `check` starts again.
+        """Return whether a wait for Kafka that does not call `check` must end.
+
+        It must if the user asked to stop, or if the embedded broker ended: only `check` restarts
+        it.
         """
         return self.stopping() or (self._broker is not None and not self._broker.running)
 
@@ -125,7 +127,7 @@ class Launcher:
         return child
 
     def watch(self, broker: Broker) -> None:
-        """Also watch the embedded broker, which is started on its data and port again."""
+        """Also watch the embedded broker, which is restarted on its data and port."""
         self._broker = broker
         self._watchdog.watch_broker(BROKER, broker.settings)
 
@@ -136,13 +138,14 @@ class Launcher:
     def check(self) -> None:
         """End by force what stands still; start again what ended and is due.
 
-        Raises `ChildEnded` if the run cannot go on without it, and `Interrupted` if asked to stop.
+        Raises `ChildEnded` if the run cannot go on without a process, `Interrupted` if asked to
+        stop.
         """
         self._stop.check()
         for still in self._watchdog.look(self._runs):
             self._end_by_force(still)
         for child in list(self._children.values()):
-            # One of a gang may have ended with another, and was taken out with it.
+            # A gang's child may already have been taken out with another one that ended.
             if child.failed and child.spec.name in self._children:
                 self._ended(child)
         self._check_broker()
@@ -202,7 +205,7 @@ class Launcher:
             raise ChildEnded(part.name, part.exit_status, part.log_file, part.log_tail, part.before)
         gang = [member for member in self._children.values() if _together(member.spec, spec)]
         self.end([member.spec.name for member in gang])
-        # The others of a gang may be seen to end before the one whose fault it is.
+        # The others in a gang may be seen to end before the child that is at fault.
         lasting = [member for member in gang if member.exit_status == ExitStatus.LASTING]
         part = self._part(lasting[0] if lasting else child)
         self._supervisor.ended(part, lambda: [self.start(member.spec) for member in gang])
@@ -211,7 +214,7 @@ class Launcher:
         name = child.spec.name
         status = child.exit_status or 0
         before = self._ended_by_force.pop(name, "")
-        # The stacks of all threads stand behind what the client said.
+        # All threads' stacks stand behind what the client said, so many lines are read.
         fault = ended_by_client(status, child.tail(_STACKS_LINES))
         return EndedPart(name, status, child.log_file, child.tail(), before, fault)
 
@@ -222,7 +225,7 @@ class Launcher:
         self._broker_ended(broker, broker.exit_status or 0, broker.tail())
 
     def _broker_ended(self, broker: Broker, status: int, tail: str) -> None:
-        """Plan to start the broker again; a start that fails counts as one more end of it."""
+        """Plan to start the broker again; a failed start counts as another end."""
 
         def start() -> None:
             try:

@@ -1,10 +1,9 @@
-"""A run's locks: on its directory, and on its topics in a Kafka of one's own.
+"""A run's locks: on its directory, and on its topics in the user's own Kafka.
 
 Two commands in one directory would take over each other's sessions and workers. In two directories
-they would mix on the topics. The kernel frees a directory with the command that holds it, however
-that ends. The topics are held by membership in the Kafka consumer group `run`. A killed command
-leaves the group by itself once the session time-out has passed. It blocks no later start for
-longer.
+they would mix on the topics. The kernel frees a directory when the command that holds it ends, in
+any way. The topics are held by membership in the Kafka consumer group `run`. A killed command
+leaves the group once the session time-out has passed. It blocks no later start for longer.
 """
 
 import fcntl
@@ -49,8 +48,8 @@ class RunUnderWay(SeamlessFlowError):
 def only_run(out: Path, name: str = RUN) -> Iterator[None]:
     """Hold the lock of a directory, which is made if it is missing.
 
-    Raises `RunUnderWay`, and `SettingsRejected` for a place in which nothing can be written. Where
-    a file system has no locks, nothing is held.
+    Raises `RunUnderWay`, and `SettingsRejected` if nothing can be written there. If the file system
+    has no locks, nothing is held.
     """
     with _opened(out, name) as file:
         _lock(out, file)
@@ -68,7 +67,7 @@ def refuse_running(out: Path) -> None:
 
 
 class TopicsInUse(SeamlessFlowError):
-    """Topics to which the command of another directory writes."""
+    """Topics to which another directory's command writes."""
 
     lasting = True
 
@@ -88,9 +87,9 @@ def owner_of(out: Path, begun_s: float) -> str:
 
 
 def others(owners: Iterable[str], out: Path) -> list[str]:
-    """Return the commands of other directories, in the order of their start.
+    """Return other directories' commands, in the order of their start.
 
-    One of this directory is dead, since this command holds the directory's lock. Pure.
+    A command from this directory is dead, since this command holds the directory's lock. Pure.
     """
     alive = [owner for owner in owners if f" of {_place(out)} since " not in owner]
     return sorted(alive, key=_begun)
@@ -100,10 +99,10 @@ def others(owners: Iterable[str], out: Path) -> list[str]:
 def only_run_on(
     settings: KafkaSettings, out: Path, stopping: Stopping, clock: Callable[[], float] = time.time
 ) -> Iterator[None]:
-    """Hold the topics of a prefix for the directory, whose own lock is held already.
+    """Hold a prefix's topics for the directory, whose own lock is held already.
 
-    Raises `TopicsInUse`, after as long as a killed command may seem to hold them. A user who may
-    not join the group holds nothing.
+    If they are in use, waits as long as a killed command may seem to hold them, then raises
+    `TopicsInUse`. A user who may not join the group holds nothing.
     """
     try:
         _await_free(settings, out, stopping)
@@ -125,7 +124,7 @@ def _file(out: Path, name: str) -> Path:
 
 
 def _opened(out: Path, name: str) -> BinaryIO:
-    """Return the open file of a lock in the directory. Raises `SettingsRejected`."""
+    """Return a lock's open file in the directory. Raises `SettingsRejected`."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         return _file(out, name).open("a+b")
@@ -146,7 +145,7 @@ def _lock(out: Path, file: BinaryIO) -> None:
 
 
 def _await_free(settings: KafkaSettings, out: Path, stopping: Stopping) -> None:
-    """Return once no command of another directory is in the group. Raises `TopicsInUse`."""
+    """Wait until no other directory's command is in the group. Raises `TopicsInUse`."""
     deadline_s = time.monotonic() + settings.session_timeout_s + _MARGIN_S
     while holders := others(client_ids(settings, RUN_GROUP), out):
         if time.monotonic() > deadline_s:
@@ -157,8 +156,9 @@ def _await_free(settings: KafkaSettings, out: Path, stopping: Stopping) -> None:
 
 
 def _check_first(settings: KafkaSettings, out: Path, owner: str, stopping: Stopping) -> None:
-    """Return once this command is in the group. Raises `TopicsInUse` if one that began at the same
-    moment comes before it.
+    """Wait until this command is in the group.
+
+    Raises `TopicsInUse` if another command that began at the same moment comes before it.
     """
     deadline_s = time.monotonic() + JOIN_S
     while owner not in (members := client_ids(settings, RUN_GROUP)):

@@ -1,4 +1,4 @@
-"""Ranks of the workers that train: one for each device, in the order of the workers. Pure.
+"""Ranks of the workers that train: one for each device, in worker order. Pure.
 
 `gang_faults` refuses workers whose ranks make no gang. As many devices train as `trainer.ranks`
 says, each with its own rank.
@@ -16,24 +16,24 @@ from seamlessflow.trainer.settings import TrainerSettings
 
 _RANK = "SEAMLESSFLOW_TRAINER__RANK"
 _SEVERAL_SIZES = ("adaptive", "bidirectional")
-"""Strategies whose gangs have from `scheduler.gang_size` (none: one worker) to all devices."""
+"""Strategies with gangs from `scheduler.gang_size` (none: one worker) up to all devices."""
 
 
 def trains(config: RunConfig) -> list[WorkerSection]:
-    """Return the workers of this machine that can train."""
+    """Return the workers on this machine that can train."""
     return [worker for worker in config.workers if "train" in worker.tags]
 
 
 def devices_that_train(config: RunConfig) -> int:
-    """Return the number of devices of these workers."""
+    """Return how many devices these workers have."""
     return sum(worker.device_count for worker in trains(config))
 
 
 def gang_size(config: RunConfig) -> int | None:
-    """Return the devices of each gang for the scheduler; None where it cannot have one size.
+    """Return each gang's device count for the scheduler; None if gangs cannot have one size.
 
-    The size is the number of ranks, unless it is set. Without it, the scheduler would form a gang
-    of the others while one worker is lost. The trainer does not train in such a gang.
+    The size is the rank count, unless it is set. Without a size, the scheduler would form a gang
+    from the others while one worker is lost. The trainer does not train in such a gang.
     """
     sizes = {policy_config.trainer.ranks for policy_config in each_policy(config)}
     several = len(sizes) == 1 and sizes != {1}
@@ -41,10 +41,10 @@ def gang_size(config: RunConfig) -> int | None:
 
 
 def first_ranks(config: RunConfig) -> Mapping[str, int]:
-    """Return the rank of the first device of each worker that can train, by worker.
+    """Return by worker its first device's rank, for each worker that can train.
 
-    They count from `trainer.rank`, which is above 0 on a gang's further machines. A worker's own
-    environment may say otherwise.
+    Ranks count from `trainer.rank`, which is above 0 on a gang's further machines. A worker's own
+    environment may set another rank.
     """
     ranks = {}
     rank = config.trainer.rank
@@ -63,8 +63,8 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
     ranks = config.trainer.ranks
     size = config.scheduler.gang_size
     devices = devices_that_train(config)
-    # With a Kafka of its own the run may have further workers on other machines, each with its own
-    # file. A file that names several nodes has all of them.
+    # With its own Kafka, the run may have workers on other machines, each with its own file. A file
+    # that names several nodes has all workers.
     elsewhere = config.kafka is not None and devices < ranks and len(config.nodes) < 2
     if devices and devices != ranks and not elsewhere:
         names = [worker.id for worker in trains(config)]
@@ -89,7 +89,7 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _size_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what is wrong with a strategy that forms gangs of several sizes."""
+    """Yield a fault if the strategy forms gangs with several sizes."""
     policy = config.scheduler.policy
     ranks = config.trainer.ranks
     least = min((worker.device_count for worker in trains(config)), default=ranks)

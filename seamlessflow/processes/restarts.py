@@ -1,4 +1,4 @@
-"""Decisions about a process of a run that ended by itself: start it again, or end the run. Pure.
+"""Decision about a process that ended by itself in a run: start it again, or end the run. Pure.
 
 Called by `supervisor.py`.
 """
@@ -14,7 +14,7 @@ from seamlessflow.infra.errors import ExitStatus
 _CLIENT_ASSERTS = re.compile(
     r"\brdkafka\w*\.[ch]:\d+: ?(?P<function>\w+): (?:Assertion `|assert: )"
 )
-"""Last words of a process that Kafka's client ended, since it met a fault of its own."""
+"""Last words of a process that Kafka's client ended because of a fault in the client."""
 _SEGMENTATION = "Fatal Python error: Segmentation fault"
 _CURRENT = re.compile(
     r'^Current thread .*\(most recent call first\):\n(?:  File "(?P<file>[^"]+)", line \d+ in .+)?',
@@ -52,9 +52,9 @@ def after_end(
     """Return the decision about a process that ended at `now_s`.
 
     `restarts_s`: times of its earlier restarts that count, on the same clock. `uncounted_s`: times
-    of the others, if this one is not to count. The uncounted ones only make its pause longer. A
-    segmentation fault, whose cause is less sure than an assertion's, counts after as many as may be
-    counted.
+    of its other restarts if this one is not to count, else None. Uncounted restarts only make the
+    pause longer. A segmentation fault's cause is less sure than an assertion's, so it counts after
+    `limits.most` uncounted restarts.
     """
     if exit_status == ExitStatus.LASTING:
         return EndRun("another start cannot mend this")
@@ -71,7 +71,7 @@ def after_end(
 
 
 def ended_by_client(exit_status: int, log: str) -> str:
-    """Return the function or thread of Kafka's client that ended a process; empty if none did.
+    """Return which function or thread in Kafka's client ended a process; empty if none did.
 
     The client's assertion about itself failed, or it read freed memory. Both happen when the broker
     goes and comes back. Neither the process nor its settings are at fault. `log`: the end of the
@@ -84,9 +84,9 @@ def ended_by_client(exit_status: int, log: str) -> str:
 
 
 def _crashed_in_client(log: str) -> str:
-    """Return where Kafka's client crashed, by the stacks of the newest segmentation fault.
+    """Return where Kafka's client crashed, by the stacks at the newest segmentation fault.
 
-    The thread that crashed is marked there. It is not marked if it has no Python stack. Then it is
+    The log marks the crashed thread, unless that thread has no Python stack. An unmarked thread is
     the client's if nothing else that was loaded has such threads.
     """
     _, crashed, stacks = log.rpartition(_SEGMENTATION)

@@ -1,7 +1,7 @@
-"""Specifications of a run's processes, made from its configuration. Pure.
+"""Specifications for a run's processes, made from its configuration. Pure.
 
-A process gets the environment of the command line without any `SEAMLESSFLOW_*`. Its own settings
-are added: one variable for each section, as JSON.
+A process gets the command line's environment without any `SEAMLESSFLOW_*`. Its own settings are
+added: one variable for each section, as JSON.
 """
 
 import json
@@ -29,7 +29,7 @@ AGENTS = "agents"
 GATEWAY = "gateway"
 MANAGER = "manager"
 REWARDS = "rewards"
-"""Begins the names of reward workers, before a dash and their number."""
+"""Prefix of reward workers' names, before a dash and a number."""
 SCHEDULER = "scheduler"
 TRAINER = "trainer"
 _LONG_STOP_S = 30.0
@@ -47,13 +47,13 @@ class LaunchContext:
     node: str | None = None
     """Node whose workers have processes here; None: all."""
     head: str = ""
-    """Node of workers that name none."""
+    """Node for workers that name none."""
     launch: str = field(default_factory=lambda: token_hex(4))
-    """This launch's name, which no other one on the cluster has."""
+    """This launch's name, which no other launch on the cluster has."""
 
 
 class ProcessSpecs:
-    """Specifications of all processes of a configuration."""
+    """Specifications for all of a configuration's processes."""
 
     def __init__(self, config: RunConfig, context: LaunchContext) -> None:
         self._config = config
@@ -61,7 +61,7 @@ class ProcessSpecs:
 
     @property
     def gateway_url(self) -> str:
-        """Address at which the processes of its machine reach the gateway."""
+        """Address at which processes on the gateway's machine reach it."""
         host = reached_here(self._config.gateway.host)
         return f"http://{address_of(host, self._context.gateway_port)}"
 
@@ -105,15 +105,14 @@ class ProcessSpecs:
         ]
 
     def rollouts(self) -> list[ChildSpec]:
-        """Return the rollout processes of all workers that can roll out, most with one each."""
+        """Return the rollout processes for all workers that can roll out; most have one each."""
         served = [ProcessSpecs(config, self._context) for config in each_served(self._config)]
         return [spec for of_policy in served for spec in of_policy._rollouts_of_policy()]
 
     def trainers(self) -> list[ChildSpec]:
-        """Return for each trained policy the trainer, then a training process for every worker of
-        it that can train.
+        """Return each trained policy's trainer, and a process for each worker that can train it.
 
-        The trainer runs on the first rank's machine.
+        The trainer comes first, and runs on the first rank's machine.
         """
         trained = [ProcessSpecs(config, self._context) for config in each_policy(self._config)]
         return [spec for of_policy in trained for spec in of_policy._gang_of_policy()]
@@ -139,7 +138,7 @@ class ProcessSpecs:
         return [*leads, *(self.training(worker) for worker in here)]
 
     def _here(self, workers: Iterable[WorkerSection]) -> list[WorkerSection]:
-        # A policy's configuration has its own workers alone: the head is that of the whole run.
+        # A policy's configuration has only its own workers: the head is the whole run's.
         node = self._context.node
         head = self._context.head
         return [worker for worker in workers if node is None or (worker.node or head) == node]
@@ -190,13 +189,13 @@ class ProcessSpecs:
         )
         stop_s = section.drain_s + _LONG_STOP_S
         pacing = self._config.pacing
-        # Only what reads recorded sessions can copy their beginnings.
+        # Only the module that reads recorded sessions can copy their beginnings.
         room = "recorded.fork" if pacing.forks_live else "producers.agents"
         module = f"seamlessflow.{room}"
         return self._child(AGENTS, module, stop_s=stop_s, agents=section, pacing=pacing)
 
     def rollout(self, worker: WorkerSection, beside: Sequence[WorkerSection] = ()) -> ChildSpec:
-        """Return the rollout process of a worker, and of those beside it."""
+        """Return the rollout process for a worker, and for the workers beside it."""
         template = self._config.rollout
         # One engine may serve all policies, in turns.
         longest = max(
@@ -235,7 +234,7 @@ class ProcessSpecs:
 
     def trainer(self) -> ChildSpec:
         """Return the trainer, which has no device."""
-        # No training process can have this name: behind theirs stands a worker, after a dash.
+        # No training process can have this name: theirs end with a dash and a worker.
         name = f"{TRAINER}.{self._config.run.policy}" if self._further else TRAINER
         return self._training(name, "seamlessflow.trainer", {}, self._config.trainer)
 
@@ -263,7 +262,7 @@ class ProcessSpecs:
             environment,
             stop_s=_LONG_STOP_S,
             finite=True,
-            # Without one of them, the weights in the others' memory are of no use.
+            # Without one of them, the weights in the others' memory are useless.
             gang=f"trainers of {config.run.policy}" if self._further else "trainers",
             run=_with_roles(config),
             pacing=config.pacing,
@@ -329,7 +328,7 @@ def _plain(value: object) -> str:
 
 
 def _with_roles(config: RunConfig) -> RunSection:
-    """Return the run with the roles of its episodes, which its agents have."""
+    """Return the run's section with the episodes' roles, which the agents' section has."""
     return _updated(config.run, roles=config.agents.roles)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and the end of the terminal as an event that ends every wait of a command."""
+"""Ctrl-C, SIGTERM and the terminal's end as an event that ends every wait in a command."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ class Interrupted(BaseException):
     """The user asked to stop. Not an `Exception`: only the `with` blocks of processes handle it."""
 
     status: ClassVar[int] = 130
-    """Exit status of a command that it ends, as a shell's after Ctrl-C."""
+    """Exit status for a command that it ends, as in a shell after Ctrl-C."""
 
 
 class Stop:
@@ -30,7 +30,7 @@ class Stop:
         self._asked = False
 
     def note(self) -> None:
-        """Note that the user asked to stop; a handler may do so, and waits end by `set`."""
+        """Note that the user asked to stop; a handler may do so. `set` ends the waits."""
         self._asked = True
 
     def set(self) -> None:
@@ -56,10 +56,10 @@ class Stop:
 
 @contextmanager
 def stoppable(left: str = "") -> Iterator[Stop]:
-    """Return a stop that the first signal sets in this block; a second signal ends the process.
+    """Yield a stop that the first signal sets in this block; a second signal ends the process.
 
-    Before that it prints `left`: what the process leaves behind. With such a line also the first
-    signal is answered. A wait for Kafka that the stop ended is `Interrupted` too.
+    Before that it prints `left`: what the process leaves behind. If `left` is set, the first signal
+    also prints a line. If the stop ends a wait for Kafka, that is `Interrupted` too.
     """
     stop = Stop()
 

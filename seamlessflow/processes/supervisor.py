@@ -1,7 +1,7 @@
 """Supervisor of a run's parts: plans their restarts, reports them, and carries them out.
 
-`restarts.py` decides; the launcher says what ended and how it is started. On a full disk a restart
-waits for room: it would fail, and count.
+`restarts.py` decides; the launcher says what ended and how it is started. If the disk is full, a
+restart waits for room: otherwise it would fail, and count.
 """
 
 import time
@@ -32,7 +32,7 @@ class EndedPart:
     before: str = ""
     """Its fault before the launcher ended it; empty if it ended by itself."""
     client_fault: str = ""
-    """Function of Kafka's client that ended it; empty if another cause did."""
+    """Function in Kafka's client by which it ended; empty if it had another cause."""
 
     def __str__(self) -> str:
         """Return how it ended, as a sentence's beginning."""
@@ -51,7 +51,7 @@ class _Restart:
 
 
 class Supervisor:
-    """Restarts by the name of their process. Used from one thread."""
+    """Restarts by process name. Used from one thread."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Supervisor:
         notice: Notice,
         free: Callable[[Path], int] = free_bytes,
     ) -> None:
-        """`free` returns the free bytes of a directory's disk."""
+        """`free` returns the free bytes on a directory's disk."""
         self._limits = limits
         self._free = free
         self._notice = notice
@@ -74,7 +74,7 @@ class Supervisor:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Number of restarts of each process that had any."""
+        """Restart counts for each process that had any."""
         times = (self._restarts_s, self._uncounted_s)
         names = sorted(name for by_name in times for name in by_name)
         counted = {name: sum(len(by_name.get(name, ())) for by_name in times) for name in names}
@@ -114,7 +114,7 @@ class Supervisor:
         self._due.pop(name, None)
 
     def _of(self, name: str) -> Sequence[float]:
-        """Return the times of a process's restarts that count."""
+        """Return when a process was restarted, for the restarts that count."""
         return self._restarts_s.get(name, ())
 
     def _report(self, part: EndedPart, plan: str) -> None:

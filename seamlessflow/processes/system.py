@@ -1,6 +1,6 @@
-"""System of all processes of one run on one Kafka: the order in which they start and stop.
+"""System: one run's processes on one Kafka, and the order in which they start and stop.
 
-`launcher.py` owns the processes; this module knows which of them needs which.
+`launcher.py` owns the processes; this module knows which process needs which.
 """
 
 import os
@@ -38,17 +38,18 @@ from seamlessflow.watching.progress import RunProgress
 _LOADED_TIMEOUT_S = 60.0
 _SAY_EVERY_S = 30.0
 _END_S = 3.0
-"""Time in which a broker ends that has answered with its disk's fault."""
+"""Time that a broker takes to end after it has answered with its disk's fault."""
 
 
 @contextmanager
 def kafka_to_run_on(
     config: RunConfig, launcher: Launcher, display: Display
 ) -> Iterator[KafkaSettings]:
-    """Return the configured Kafka, or start an embedded broker; create all topics on it.
+    """Yield the configured Kafka, or start an embedded broker; create all topics on it.
 
-    Raises `TooFewSlots` for topics of an earlier run, or of another program, with too few. Raises
-    `BrokerUnusable` in place of what a wait for an embedded broker raises that ended by itself.
+    Raises `TooFewSlots` if an earlier run or another program made topics with too few. If an
+    embedded broker ended by itself, raises `BrokerUnusable` instead of the error from a wait for
+    it.
     """
     options = TopicOptions(workers=sum("rollout" in worker.tags for worker in config.workers))
     if config.kafka is not None:
@@ -78,7 +79,7 @@ def embedded_broker(directory: Path, config: RunConfig) -> Broker:
 
 
 class System:
-    """Processes of a configuration's first node, and the progress of the run as Kafka shows it.
+    """A configuration's processes on the first node, and the run's progress as Kafka shows it.
 
     Used from one thread.
     """
@@ -132,7 +133,7 @@ class System:
             self._launcher.start(spec)
 
     def restart_scheduler(self, training: bool) -> None:
-        """Start the scheduler, in place of the running one.
+        """Start the scheduler instead of the running one.
 
         With `training` it issues tasks and ends with the run, else it only assigns roles.
         """
@@ -142,7 +143,7 @@ class System:
         self._launcher.start(spec)
 
     def wait_until_ready(self) -> None:
-        """Wait for published weights, a first role of every rollout worker, and the gateway.
+        """Wait for published weights, a first role for every rollout worker, and the gateway.
 
         Raises `NotReady`.
         """
@@ -212,7 +213,7 @@ class System:
         return [specs.gateway(), specs.manager(), *specs.rollouts(), *judges, *agents]
 
     def _stop_order(self) -> list[list[str]]:
-        """Return names of processes: clients before the servers that they call."""
+        """Return process names in the order to stop: clients before the servers that they call."""
         names = list(self._launcher.running)
         trainers = [name for name in names if name.startswith(TRAINER)]
         rollouts = [name for name in names if name.startswith("rollout-")]

@@ -11,7 +11,7 @@ from pathlib import Path
 _MB = 1024.0
 _NS = 1e9
 Thread = tuple[str, int, int]
-"""Name of its process, process and thread id."""
+"""Its process's name, process id and thread id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,15 @@ class ThreadTime:
 
 @dataclass(frozen=True, slots=True)
 class ProcessLoad:
-    """Load of a process over some time, as shares of that time."""
+    """A process's load over some time, as shares of that time."""
 
     computed: float
-    """All threads together, so 2.0 with two processors full."""
+    """Computing time of all threads together, so 2.0 with two processors full."""
     waited: float
-    """In the run queue: the threads' mean, weighted by their computed time, as a piece of work
-    waits."""
+    """Time in the run queue: the threads' mean, weighted by their computed time.
+
+    A piece of work waits about that long.
+    """
 
 
 def peak_rss_mb(pid: int | str) -> float:
@@ -51,7 +53,7 @@ def peak_rss_mb(pid: int | str) -> float:
 
 
 def thread_times(pids: Mapping[str, int]) -> Mapping[Thread, ThreadTime]:
-    """Return the times of all living threads of these processes, each since it began.
+    """Return the times of all living threads in these processes, each since it began.
 
     A process that leads a session stands for all of it: so a worker's further ranks count.
     """
@@ -83,7 +85,7 @@ class LoadMeter:
         self._after.update(thread_times(pids))
 
     def loads(self, pids: Mapping[str, int]) -> Mapping[str, ProcessLoad]:
-        """Return the load of each process, also of those that ended since the beginning."""
+        """Return each process's load, also for processes that ended since the beginning."""
         self.look(pids)
         return loads(self._before, self._after, time.monotonic() - self._began_s)
 
@@ -91,9 +93,9 @@ class LoadMeter:
 def loads(
     before: Mapping[Thread, ThreadTime], after: Mapping[Thread, ThreadTime], lasted_s: float
 ) -> Mapping[str, ProcessLoad]:
-    """Return the load of each process between two measurements, by name.
+    """Return each process's load between two measurements, by name.
 
-    A thread that began between them counts whole, also if its process was started again.
+    A thread that began between them counts in full, also if its process was started again.
     """
     spent: defaultdict[str, list[ThreadTime]] = defaultdict(list)
     for thread, times in after.items():
@@ -102,7 +104,7 @@ def loads(
 
 
 def _sessions() -> Mapping[int, list[int]]:
-    """Return all processes of this machine by the leader of their session."""
+    """Return all processes on this machine, by their session's leader."""
     members: defaultdict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -113,6 +115,6 @@ def _sessions() -> Mapping[int, list[int]]:
 
 def _load(threads: list[ThreadTime], lasted_s: float) -> ProcessLoad:
     computed_s = sum(thread.computed_s for thread in threads)
-    # Any thread of a pool may get a piece of work, and those that compute the most get the most.
+    # Any thread in a pool may get a piece of work, and those that compute the most get the most.
     by_work = sum(thread.waited_s * thread.computed_s for thread in threads)
     return ProcessLoad(computed_s / lasted_s, by_work / (computed_s or 1.0) / lasted_s)

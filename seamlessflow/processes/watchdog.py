@@ -1,7 +1,7 @@
-"""Watchdog of a run's processes: notices those that run without a sign of life.
+"""Watchdog over a run's processes: notices those that run without a sign of life.
 
-A child sends signs to a socket of its own (`infra/life_signs.py`). The embedded broker is asked by
-a thread. `Silence` decides and is pure, the launcher acts.
+Each child sends signs to its own socket (`infra/life_signs.py`). A thread asks the embedded broker.
+`Silence` decides and is pure, the launcher acts.
 """
 
 import threading
@@ -26,7 +26,7 @@ _ANSWER_S = 2.0
 
 
 class Act(Enum):
-    """Act of the launcher on a process."""
+    """An act that the launcher performs on a process."""
 
     NOTHING = "nothing"
     ABORT = "abort"
@@ -50,7 +50,7 @@ class Silence:
         return replace(self, looked_s=now_s, silent_s=self.silent_s + counted_s)
 
     def act(self, before: "Silence", limit_s: float) -> Act:
-        """Return what is due now and was not yet at the look before."""
+        """Return the act that is due now and was not due at the look before."""
         for due_s, act in ((limit_s + ABORT_GRACE_S, Act.KILL), (limit_s, Act.ABORT)):
             if before.silent_s < due_s <= self.silent_s:
                 return act
@@ -119,7 +119,7 @@ class Watchdog:
         return {SOCKET: str(path), DEADLINE: str(round(self._limit_s * _US))}
 
     def watch_broker(self, name: str, kafka: KafkaSettings) -> None:
-        """Watch the embedded broker; again from its first answer after each start."""
+        """Watch the embedded broker; after each start, watching begins with its first answer."""
         self.forget(name)
         if self._directory is not None:
             self._signs[name] = BrokerSigns(kafka)
@@ -131,7 +131,7 @@ class Watchdog:
             signs.close()
 
     def look(self, runs: Callable[[str], bool]) -> list[StandsStill]:
-        """Return the processes among those that run which must be ended now."""
+        """Return the running processes that must be ended now."""
         now_s = time.monotonic()
         stalls = []
         for name, signs in self._signs.items():

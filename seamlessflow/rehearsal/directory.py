@@ -26,7 +26,7 @@ class DirectoryTaken(SeamlessFlowError):
 
 
 class ReportUnreadable(SeamlessFlowError):
-    """A report of a rehearsal is not as it was written."""
+    """A rehearsal's report is not as it was written."""
 
     lasting = True
 
@@ -46,7 +46,7 @@ def begin_in(directory: Path, scale: float) -> None:
 
 
 def end_in(directory: Path, report: Mapping[str, object], scale: float) -> None:
-    """Write the report of a rehearsal that has ended, with its scale."""
+    """Write an ended rehearsal's report, with its scale."""
     text = json.dumps({_SCALE: scale, **report}, indent=2)
     (directory / REPORT).write_text(f"{text}\n", encoding="utf-8")
 

@@ -1,6 +1,6 @@
 """A run's rehearsal: its configuration, and all its processes from its beginning to its end.
 
-The configuration is that of the run, with modelled devices in place of its own.
+The configuration is the run's, with modelled devices instead of real ones.
 """
 
 import os
@@ -54,17 +54,17 @@ class Rehearsed:
     distorted: tuple[str, ...]
     """Ways in which this machine distorted the figures; empty if they can be trusted."""
     untrained: str | None = None
-    """A notice of groups whose training is missing in the figures."""
+    """A notice about groups whose training is missing in the figures."""
     no_room: str = ""
-    """A notice of a gang that could not hold what training keeps; empty if each could."""
+    """A notice about a gang that could not hold what training keeps; empty if each could."""
 
 
 def rehearsal_of(
     config: RunConfig, out: Path | None = None, steps: int | None = None, scale: float | None = None
 ) -> RunConfig:
-    """Return the configuration of a rehearsal of `config`, which leaves the run's directory alone.
+    """Return the configuration to rehearse `config`; it leaves the run's directory alone.
 
-    It keeps its number of workers, devices and processes, pacing, tasks and agent.
+    It keeps as many workers, devices and processes, and the same pacing, tasks and agent.
     """
     model = with_own_model(config).device_model
     run = config.run
@@ -88,9 +88,9 @@ def rehearsal_of(
 
 
 def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
-    """Run to the last step, with the report of a run and `rehearsal.json` in `config.out`.
+    """Run to the last step; write a run's report and `rehearsal.json` to `config.out`.
 
-    An earlier rehearsal there is replaced, never resumed: figures over both would be of neither.
+    An earlier rehearsal there is replaced, never resumed: figures over both would describe neither.
     Raises `DirectoryTaken`, and what `seamlessflow.runs.training.train` raises.
     """
     refuse_running(config.out)

@@ -1,11 +1,11 @@
-"""Time that software takes in a rehearsal: the hops of turns and the delays of steps. Pure folds.
+"""Time that software takes in a rehearsal: turns' hops and steps' delays. Pure folds.
 
-A hop (`lab/calibration/recorded_run.py`) is the part of a turn's latency that software takes. A
-turn's way back is as long, but no record marks its end.
+A hop (`lab/calibration/recorded_run.py`) is software's part in a turn's latency. A turn's way back
+is as long, but no record marks its end.
 
-A delay is the time from a batch's last group to its step's start. Trainer, Kafka and scheduler
-take it. The time in which modelled devices hold the step up is left out. They do so while a worker
-of the gang changes its role, or an earlier step goes on.
+A delay is the time from a batch's last group to its step's start. Trainer, Kafka and scheduler take
+it. The time in which modelled devices hold the step up is left out. They do so while a worker in
+the gang changes its role, or an earlier step goes on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,14 +25,16 @@ _TrainedStep = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareTime:
-    """The time for which the sessions and the gang of a step wait for software."""
+    """The time for which a step's sessions and gang wait for software."""
 
     hops: Hops
     turns: float
-    """Mean number of a session."""
+    """Mean turn count in a session."""
     step_s: float
-    """A modelled step: the ideal one, which waits for nothing and so is the shortest. With several
-    policies it is that of the one with the most steps."""
+    """Seconds in an ideal modelled step, which waits for nothing and so is the shortest.
+
+    With several policies, it is for the policy with the most steps.
+    """
     delays_ms: Sequence[int] = ()
     """Each step's delay, from its last group to its start (`step_delays`)."""
 
@@ -43,13 +45,13 @@ class SoftwareTime:
 
     @property
     def share(self) -> float:
-        """A modelled step's part; 0 without one."""
+        """Software's share of a modelled step; 0 without a step."""
         software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
         return software_ms / 1000 / self.step_s if self.step_s else 0.0
 
 
 def step_delays(control: Iterable[Record]) -> list[int]:
-    """Return the delay of each step that began, in milliseconds."""
+    """Return each begun step's delay, in milliseconds."""
     fold = _Delays()
     for record in in_force(control):
         fold.apply(record)
@@ -57,7 +59,7 @@ def step_delays(control: Iterable[Record]) -> list[int]:
 
 
 def uncovered(whole: TimeSpan, spans: Iterable[TimeSpan]) -> int:
-    """Return how much of a time lies in none of the spans."""
+    """Return how much of a time span lies in none of the other spans."""
     (at, end) = whole
     left = 0
     for begin, until in sorted(spans):
@@ -70,11 +72,11 @@ def uncovered(whole: TimeSpan, spans: Iterable[TimeSpan]) -> int:
 class _Delays:
     found_ms: list[int] = field(default_factory=list)
     _ready_ms: dict[tuple[str, str], int] = field(default_factory=dict)
-    """When a group of a policy was ready."""
+    """When a policy's group was ready."""
     _batches: dict[_TrainedStep, int] = field(default_factory=dict)
-    """When the last group of a batch was ready whose step has not begun."""
+    """When a batch's last group was ready, for batches whose step has not begun."""
     _moves: list[tuple[str, TimeSpan]] = field(default_factory=list)
-    """Changes of role, with the worker."""
+    """Role changes, with the worker."""
     _begun: dict[_TrainedStep, r.StepStarted] = field(default_factory=dict)
     _steps: list[tuple[r.StepStarted, TimeSpan]] = field(default_factory=list)
     """Steps that have ended."""

@@ -1,7 +1,7 @@
 """Verdict on a rehearsal: the ways in which this machine distorted it, and its nearest limit. Pure.
 
-A rehearsal shows the software of a cluster at the speed of its devices. Its figures describe this
-machine where processes wait for a processor, or software takes a noticeable part of a step.
+A rehearsal shows a cluster's software at its devices' speed. If processes wait for a processor, or
+software takes a noticeable part of a step, the figures describe this machine instead.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from seamlessflow.rehearsal.software import SoftwareTime
 from seamlessflow.trainer.metrics.unlearned import EQUAL_REWARDS
 
 MOST_SHARE = 0.05
-"""A step's largest share, as it is modelled, that waiting for a processor or software may take."""
+"""Largest share that waiting for a processor, or software, may take in a modelled step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,15 @@ class NearestLimit:
 
     process: str
     factor: float
-    """Multiple of this load at which it is."""
+    """Multiple of this load at which it is full."""
 
 
 def modelled_step_s(summary: Mapping[str, Any]) -> float:
-    """Return the ideal step from a run's `summary.json`; 0 if it made none.
+    """Return the ideal step from a run's `summary.json`, in seconds; 0 if it made none.
 
-    The ideal step there is from a step of any policy to the next. Software holds up the steps of
-    each policy separately. So the ideal step of the policy with the most steps is longer than that.
+    The ideal step there lasts from any policy's step to the next, of any policy. Software holds up
+    each policy's steps separately. So this returns the ideal step of the policy with the most
+    steps, which is longer.
     """
     ideal_s = max(summary["ideal_step_s"].values(), default=0.0)
     steps = [policy["steps"] for policy in summary.get("policies", {}).values()]
@@ -55,9 +56,9 @@ def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> lis
 
 
 def untrained(summary: Mapping[str, Any]) -> str | None:
-    """Return a notice of groups that were not trained for equal rewards, from `summary.json`.
+    """Return a notice about groups left untrained for equal rewards, from `summary.json`.
 
-    Texts of modelled devices seldom earn rewards. None if the groups are too few to matter.
+    Modelled devices' texts seldom earn rewards. None if the groups are too few to matter.
     """
     share = summary["groups_left_out"].get(EQUAL_REWARDS, 0.0)
     if share <= MOST_SHARE:
@@ -71,9 +72,9 @@ def untrained(summary: Mapping[str, Any]) -> str | None:
 
 
 def nearest_limit(loads: Mapping[str, ProcessLoad], processors: int) -> NearestLimit | None:
-    """Return which process is full first; None without one that computes.
+    """Return which process is full first; None if no process computes.
 
-    The broker can fill all processors; each other one computes in one thread at a time.
+    The broker can fill all processors; each other process computes in one thread at a time.
     """
     factors = {
         name: (processors if name == BROKER else 1) / load.computed

@@ -19,11 +19,11 @@ from seamlessflow.scheduler.state.accounts.device_time import (
 )
 
 _IDLE = (WAITING, UNDER_FILLED, SWITCHING)
-"""Largest parts of idle time."""
+"""The largest parts in idle time."""
 
 
 def view(result: Rehearsed) -> RenderableType:
-    """Return the figures that the devices of the run would show, the loads, and the verdict."""
+    """Return the figures that the run's devices would show, the loads, and the verdict."""
     figures = Table.grid(padding=(0, 2))
     figures.add_column(style="dim", justify="right")
     figures.add_column()
@@ -43,7 +43,7 @@ def view(result: Rehearsed) -> RenderableType:
 
 
 def comparison(results: Mapping[str, Rehearsed]) -> RenderableType:
-    """Return the figures of rehearsals by their strategies, a row for each."""
+    """Return a table with the rehearsals' figures, a row for each strategy."""
     first = next(iter(results.values()))
     table = Table(box=None, padding=(0, 2))
     for name in ("strategy", "steps", "a step", "of the first's", "idle", *_IDLE):

@@ -1,4 +1,4 @@
-"""A run's charts: its rewards by step, lengths of sessions, and two trainings side by side.
+"""A run's charts: its rewards by step, session lengths, and two trainings side by side.
 
 Only this module and the timeline's chart import matplotlib (extra `charts`).
 """
@@ -28,11 +28,11 @@ REWARD = "#3b7dd8"
 EVALUATION = "#f28e2b"
 STALENESS = "#5f6368"
 SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
-"""Colours for evaluation sets, ordered by name; further ones begin anew."""
+"""Colours for evaluation sets, ordered by name; with further sets the colours repeat."""
 FAINT = "#5f6368"
 EDGE = "#c4c7cc"
 WINDOW = 10
-"""Steps whose mean is a point of the bold line; the point is drawn in their middle."""
+"""Steps whose mean is one point on the bold line; the point is drawn in their middle."""
 
 FEW_STEPS = 300
 DOT = 4.4
@@ -53,10 +53,10 @@ def plot_rewards(
     evaluations: Mapping[str, Sequence[EvaluationCompleted]],
     path: Path,
 ) -> None:
-    """Write the chart of rewards and staleness as PNG, also for a run that ended early.
+    """Write the chart with rewards and staleness as PNG, also for a run that ended early.
 
-    `held_back`: mean reward on held-back tasks of the first and the last weights. `evaluations`:
-    rounds of each set, oldest first. Raises `OSError`.
+    `held_back`: mean reward on held-back tasks, with the first and with the last weights.
+    `evaluations`: each set's rounds, oldest first. Raises `OSError`.
     """
     # A figure without pyplot: no global state, no display.
     figure = Figure(figsize=(WIDTH_IN, HEIGHT_IN), dpi=180)
@@ -82,9 +82,9 @@ def plot_rewards(
 def plot_lengths(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts], path: Path
 ) -> None:
-    """Write the chart of lengths as PNG, or nothing if the log does not tell.
+    """Write the chart with lengths as PNG, or nothing if the log does not say what was trained.
 
-    A point of a line is the share of sessions that are at most so long. Raises `OSError`.
+    A point on a line is the share of sessions that are at most so long. Raises `OSError`.
     """
     begun, trained = begun_and_trained(sessions, steps)
     if not trained:
@@ -165,7 +165,7 @@ def _rewards(axes: Axes, steps: Sequence[StepFacts]) -> None:
 def _with_dropped(
     axes: Axes, steps: Sequence[StepFacts], windows: Sequence[Sequence[StepFacts]]
 ) -> None:
-    """Draw the same mean with the groups that filters dropped, if there are any."""
+    """Draw the mean rewards also with the groups that filters dropped, if there are any."""
     if any(step.dropped_rewards for step in steps):
         means = [
             (_middle(window), mean)
@@ -179,7 +179,7 @@ def _with_dropped(
 
 
 def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationCompleted]]) -> None:
-    """Draw a curve of each set, with each round's standard error; name it beside the title."""
+    """Draw a curve for each set, with each round's standard error; name it beside the title."""
     curves: list[Line2D] = []
     for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
         numbers = [completed.step for completed in rounds]
@@ -233,7 +233,7 @@ def _staleness(axes: Axes, steps: Sequence[StepFacts]) -> None:
     numbers = [facts.step + 1 for facts in measured]
     oldest = [facts.metrics["staleness_max"] for facts in measured]
     means = [facts.metrics["staleness_mean"] for facts in measured]
-    # A step fills the width behind the one before, so the first needs an edge before it.
+    # A step fills the width behind the previous step, so the first needs an edge before it.
     edges = [*[number - 1 for number in numbers[:1]], *numbers]
     axes.fill_between(
         edges,

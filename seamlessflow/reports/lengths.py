@@ -1,7 +1,7 @@
-"""Lengths of the sessions that a run began for training, beside those that it trained. Pure.
+"""Lengths of sessions that a run began for training, beside those that it trained. Pure.
 
-Both come from the log. Begun are all finalized training sessions (`Trajectory`), also failed,
-stopped, dropped, stale and masked ones. Trained are those whose tokens entered the loss of a step
+Both come from the log. *Begun* are all finalized training sessions (`Trajectory`), also failed,
+stopped, dropped, stale and masked ones. *Trained* are those whose tokens entered the loss in a step
 behind the newest weights (`StepCommitted.trained_tokens`). Called by `summary.py`.
 """
 
@@ -13,21 +13,22 @@ from seamlessflow.reports.reward_curve import SessionFacts, StepFacts
 from seamlessflow.trainer.data.lengths import quantiles
 
 NOTICED = 0.1
-"""Share by which sessions that a step took are shorter in the mean, from which the report warns."""
+"""The report warns if sessions that steps took are shorter in the mean by this share or more."""
 
 
 def length_figures(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
 ) -> dict[str, Any]:
-    """Return both distributions, and the number of untrained sessions by their fate. Empty if the
-    log does not say what was trained.
+    """Return both distributions, and how many sessions were not trained, by their fate.
+
+    Empty if the log does not say what was trained.
     """
     begun, trained = begun_and_trained(sessions, steps)
     if not trained:
         return {}
     left_out = Counter(session.fate for session in begun)
     left_out.subtract(session.fate for session in trained)
-    # Equal rewards keep a group out whatever its length: often all that failed, and are longest.
+    # Equal rewards keep a group out whatever its length: often groups that all failed, the longest.
     names = {name for step in steps for name in (*step.trained_tokens, *step.equal)}
     taken = [
         session
@@ -54,8 +55,8 @@ def begun_and_trained(
 def bias(figures: Mapping[str, Any]) -> str | None:
     """Return a warning if the sessions that steps took are shorter than those begun, or None.
 
-    Sessions of groups with equal rewards count as taken. Taken ones may be longer: a stopped
-    session counts only with its part.
+    Sessions in groups with equal rewards count as taken. Taken sessions may be longer, since a
+    stopped session counts only with its part.
     """
     if not figures:
         return None

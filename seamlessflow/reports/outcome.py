@@ -43,11 +43,11 @@ class RunOutcome:
     out: Path
     summary: Mapping[str, Any]
     verification: Verification | None
-    """The check of the trained tokens; None if they were sampled in another run."""
+    """The check on the trained tokens; None if another run sampled them."""
     reasons: tuple[str, ...] = ()
-    """Reasons for little learning, empty if the reward rose; and a bias of the trained sessions."""
+    """Reasons for little learning, empty if the reward rose; and a bias in the trained sessions."""
     skipped: tuple[str, ...] = ()
-    """Notices of records that could not be read; the figures are without them."""
+    """Notices about records that could not be read; the figures are without them."""
     weights: tuple[Path, ...] = ()
     """Directories with the last weights, one for each policy that has any."""
 
@@ -78,7 +78,7 @@ def write_report(
         if isinstance(item.record, Trajectory)
     )
     sessions = session_facts(made, *_weights(config))
-    # The events of recorded sessions are those of another prefix, or there are none.
+    # The events of recorded sessions are under another prefix, or there are none.
     checked = None if source else verify(kafka, config.trained_dir, skipped, stopping)
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
     ahead = config.run.lag + config.pacing.extra_groups
@@ -111,14 +111,14 @@ def write_report(
 
 
 def _weights(config: RunConfig) -> tuple[RewardWeights, Mapping[str, RewardWeights]]:
-    """Return the first policy's reward weights, and those of each further one by name."""
+    """Return the first policy's reward weights, and each further policy's by name."""
     first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}
     return first.trainer.reward_weights, further
 
 
 def _symptoms(by_policy: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
-    """Return what stands out, with the name of the policy if there are several."""
+    """Return what stands out, with the policy's name if there are several."""
     pairs = [(name, symptom) for name, steps in by_policy.items() for symptom in symptoms(steps)]
     return [symptom if len(by_policy) == 1 else f"{name}: {symptom}" for name, symptom in pairs]
 

@@ -32,9 +32,9 @@ _IDLE_WITH = {
     "under_filled": "batches that were not full",
     "waiting": "waiting",
 }
-"""Words for the categories of device time that are no useful work."""
+"""Words for the device-time categories that are no useful work."""
 _NAMED = 0.005
-"""Least share of device time that is named."""
+"""Least share in device time that is named."""
 
 
 def outcome_view(outcome: RunOutcome) -> RenderableType:
@@ -140,7 +140,7 @@ def staleness(most: int | None) -> str:
 
 
 def _restarts(counts: Mapping[str, int]) -> str:
-    """Return how often processes were started again; those of an earlier command are not known."""
+    """Return how often processes were started again; an earlier command's restarts are unknown."""
     if not counts:
         return ""
     return ", ".join(f"{name} {count}" for name, count in counts.items()) + " (by this command)"
@@ -195,7 +195,7 @@ def _rewards(values: Mapping[str, Any]) -> str:
 
 
 def _edges(values: Mapping[str, Any]) -> str:
-    """Return the name of the steps that are compared."""
+    """Return words for the steps that are compared."""
     count = values.get("edge_steps", EDGE_STEPS)
     named = "ten" if count == EDGE_STEPS else count
     return "first and last step" if count == 1 else f"first and last {named} steps"

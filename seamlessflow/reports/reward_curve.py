@@ -1,10 +1,10 @@
-"""Rewards of each optimizer step, task set and evaluation, from `control` and `trajectories`. Pure.
+"""Rewards by optimizer step, task set and evaluation, from `control` and `trajectories`. Pure.
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
-step's rewards are the returns of all sessions of its groups (`StepCommitted`). Groups that a filter
-kept out of the loss are among them. The metric `reward_mean` is the mean of the returns. Rewards of
-groups that a filter dropped while the batch was made (`GroupDropped`) stand beside them. Called by
-`summary.py`, drawn by `charts.py`.
+step's rewards are the returns of all sessions in its groups (`StepCommitted`). Groups that a filter
+kept out of the loss are among them. The metric `reward_mean` is the returns' mean. If a filter
+dropped groups while the batch was made (`GroupDropped`), their rewards stand beside these. Called
+by `summary.py`, drawn by `charts.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _GROUPS_FROM = "groups_from/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
-    """Facts of a trajectory that reports need."""
+    """Facts about a trajectory that reports need."""
 
     purpose: str
     reward: float | None
@@ -56,14 +56,14 @@ class StepFacts:
     version: int
     rewards: tuple[float | None, ...]
     dropped_rewards: tuple[float | None, ...] = ()
-    """Rewards of the groups that a filter dropped while its batch was made."""
+    """Rewards in groups that a filter dropped while its batch was made."""
     at_ms: int | None = None
-    """Time of its completion; None if that is not on the log."""
+    """Time when it completed; None if that is not on the log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     trained_tokens: Mapping[str, int] = field(default_factory=dict)
     """Tokens that entered the loss, by session."""
     equal: frozenset[str] = frozenset()
-    """Sessions of groups whose rewards are all equal: they came to the step and taught nothing."""
+    """Sessions in groups whose rewards are all equal: they came to the step and taught nothing."""
 
     @property
     def reward(self) -> float | None:
@@ -76,10 +76,10 @@ def session_facts(
     weights: RewardWeights = ONE_REWARD,
     of_others: Mapping[str, RewardWeights] = NO_WEIGHTS,
 ) -> dict[str, SessionFacts]:
-    """Return facts by session id; the first record of a session counts.
+    """Return facts by session id; a session's first record counts.
 
-    `weights`: of the named rewards that add up to a return. `of_others`: those of further policies,
-    by name, as far as they are others.
+    `weights`: for the named rewards that add up to a return. `of_others`: further policies' weights
+    by name, if they are different.
     """
     facts: dict[str, SessionFacts] = {}
     for trajectory in trajectories:
@@ -93,7 +93,7 @@ def session_facts(
 
 
 def for_policy(sessions: Mapping[str, SessionFacts], policy: str) -> Mapping[str, SessionFacts]:
-    """Return the sessions with the returns that a policy has of them."""
+    """Return the sessions with the returns that a policy's weights give."""
     return {
         name: replace(session, reward=session.returns[policy])
         if policy in session.returns
@@ -111,10 +111,10 @@ def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) 
 
 
 def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationCompleted]]:
-    """Return the rounds of each evaluation set with a counted session, by the steps behind them.
+    """Return by name each evaluation set's rounds with a counted session, by the steps behind them.
 
-    The newest of several rounds after as many steps counts: earlier ones evaluated weights that
-    were lost.
+    If several rounds have as many steps behind them, the newest counts: earlier ones evaluated
+    weights that were lost.
     """
     curves: dict[str, dict[int, r.EvaluationCompleted]] = {}
     for record in control:
@@ -128,7 +128,7 @@ def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationC
 def task_set_figures(
     control: Iterable[Record], steps: Sequence[StepFacts]
 ) -> dict[str, dict[str, Any]]:
-    """Return `evaluations` and `sources` of the summary."""
+    """Return the summary's `evaluations` and `sources`."""
     curves = evaluation_curves(control)
     rounds = {
         split: [_round_figures(completed) for completed in curve] for split, curve in curves.items()
@@ -139,7 +139,7 @@ def task_set_figures(
 def _source_figures(steps: Sequence[StepFacts]) -> dict[str, dict[str, Any]]:
     """Return each task set's groups and mean reward, in the first and the last steps.
 
-    Nothing if all groups are of one set.
+    Nothing if all groups are from one set.
     """
     names = {name for step in steps for name in step.metrics if name.startswith(_FROM)}
     figures: dict[str, dict[str, Any]] = {}
@@ -151,7 +151,7 @@ def _source_figures(steps: Sequence[StepFacts]) -> dict[str, dict[str, Any]]:
 
 
 def mean_reward(steps: Sequence[StepFacts]) -> float | None:
-    """Return the mean over all sessions of these steps; None unless every session has a reward."""
+    """Return the mean over all sessions in these steps; None unless every session has a reward."""
     rewards = [reward for step in steps for reward in step.rewards]
     numbers = [reward for reward in rewards if reward is not None]
     return fmean(numbers) if numbers and len(numbers) == len(rewards) else None
@@ -194,7 +194,7 @@ def _round_figures(completed: r.EvaluationCompleted) -> dict[str, Any]:
 
 
 def _mean_from(source: str, steps: Sequence[StepFacts]) -> float | None:
-    """Return a task set's mean reward in these steps, each weighted by its groups of the set."""
+    """Return a task set's mean reward in these steps, each weighted by its groups from the set."""
     means = [
         (step.metrics[_FROM + source], step.metrics[_GROUPS_FROM + source])
         for step in steps
@@ -230,11 +230,11 @@ class _StepFold:
     commits: list[r.StepCommitted] = field(default_factory=list)
     completed: dict[tuple[int, str], r.StepCompleted] = field(default_factory=dict)
     members: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Sessions of each group that became ready."""
+    """Sessions by group, for each group that became ready."""
     dropped: list[tuple[str, ...]] = field(default_factory=list)
-    """Sessions of each group that a filter dropped since the last commit."""
+    """Sessions in each group that a filter dropped since the last commit."""
     dropped_of: dict[int, list[tuple[str, ...]]] = field(default_factory=dict)
-    """Dropped groups by step; a step that is executed again keeps those of its first time."""
+    """Dropped groups by step; a step that is executed again keeps those from its first time."""
 
     def apply(self, record: Record) -> None:
         match record:
@@ -253,10 +253,10 @@ class _StepFold:
                 self.completed[record.version, record.lineage] = record
 
     def step(self, commit: r.StepCommitted, sessions: Mapping[str, SessionFacts]) -> StepFacts:
-        """Return a committed step with the rewards of its sessions."""
+        """Return a committed step with its sessions' rewards."""
         completed = self.completed.get((commit.version, commit.lineage))
-        # A group that a step trains again has its reward in the step that trained it first, and
-        # one of another log has it there.
+        # A group that a step trains again has its reward in the step that trained it first, and one
+        # from another log has it there.
         trained = [group.sessions for group in commit.groups if not (group.reused or group.pool)]
         dropped = self.dropped_of[commit.step]
         equal = [group for group in (*trained, *dropped) if _equal(group, sessions)]

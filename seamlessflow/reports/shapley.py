@@ -1,7 +1,7 @@
-"""Shapley values of an agent's modules, from the scores of all their combinations. Pure.
+"""Shapley values for an agent's modules, from the scores of all their combinations. Pure.
 
-Each module is the default one or the tested one, so n modules have 2^n combinations. The value of a
-module is what its tested form adds to the score, in the mean over all orders in which the modules
+Each module is the default one or the tested one, so n modules have 2^n combinations. A module's
+value is what its tested form adds to the score, in the mean over all orders in which the modules
 are changed. After CapaBench, arXiv 2502.00510. Called by `seamlessflow shapley`.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from seamlessflow.infra.errors import SeamlessFlowError
 
 MOST_MODULES = 16
-"""More have more combinations than runs can try."""
+"""More modules have more combinations than runs can try."""
 NO_MODULE = "none"
-"""Name of the combination without a tested module."""
+"""Name for the combination without a tested module."""
 _SHOWN = 8
 
 Combination = frozenset[str]
@@ -28,7 +28,7 @@ Scores = Mapping[Combination, Sequence[float]]
 
 
 class ScoresUnusable(SeamlessFlowError):
-    """Scores of which no values can be computed."""
+    """Scores from which no values can be computed."""
 
     lasting = True
 
@@ -67,7 +67,7 @@ class ShapleyValues:
     empty: float
     """Mean score without a tested module."""
     full: float
-    """Mean score with all of them."""
+    """Mean score with all tested modules."""
 
 
 def combination_name(combination: Combination) -> str:
@@ -76,7 +76,7 @@ def combination_name(combination: Combination) -> str:
 
 
 def shapley_values(scores: Scores) -> ShapleyValues:
-    """Return the values of all modules that the scores name.
+    """Return the values for all modules that the scores name.
 
     A value is a weighted sum of mean scores, so its error follows from theirs. Scores count as
     drawn independently. Raises `ScoresUnusable` and `CombinationsMissing`.
@@ -109,9 +109,10 @@ def _value(
 
 
 def _weight(module: str, combination: Combination, count: int) -> float:
-    """Return the weight of a combination's score in a module's value.
+    """Return the weight that a combination's score has in a module's value.
 
-    The share of the orders in which its other modules come before, and the rest behind it.
+    It is a share among all orders: the combination's other modules come before the module, and the
+    rest behind it.
     """
     others = len(combination - {module})
     share = 1 / (count * math.comb(count - 1, others))
@@ -119,10 +120,10 @@ def _weight(module: str, combination: Combination, count: int) -> float:
 
 
 def read_scores(source: str, text: str) -> tuple[dict[Combination, list[float]], int]:
-    """Return the scores by combination, and the number of rows without one.
+    """Return the scores by combination, and how many rows have none.
 
-    A row has `modules` and `score`, in CSV or as a JSON object a line. It may also be a session of
-    an export: then they are `modules` of its metadata, and `reward`. Raises `ScoresUnusable`.
+    A row has `modules` and `score`, in CSV or as a JSON object a line. It may also be an exported
+    session: then its metadata has `modules`, and `reward` is the score. Raises `ScoresUnusable`.
     """
     scores: dict[Combination, list[float]] = {}
     unscored = 0

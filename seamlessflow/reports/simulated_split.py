@@ -30,10 +30,11 @@ BOTH = ("rollout", "train")
 ROLLOUT = ("rollout",)
 TRAIN = ("train",)
 STEPS, MOST_STEPS = 8, 20
-"""Fewest and most steps of a simulation."""
+"""Fewest and most steps in a simulation."""
 _TURNS = 200_000
-"""Turns of all simulations in a plan, unless `STEPS` steps need more. They bound its time to some
-ten seconds on a core at rest."""
+"""Turns in all simulations for a plan, unless `STEPS` steps need more. They bound its time to some
+ten seconds on a core at rest.
+"""
 _GANGS = 8
 """Most gangs that are tried for a strategy, besides the present one and the closed form's."""
 
@@ -50,7 +51,7 @@ class NothingToPlan(SeamlessFlowError):
 
 
 def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
-    """Return the mean step of the configuration as it is. Raises `NothingToPlan`."""
+    """Return the mean step in the configuration as it is. Raises `NothingToPlan`."""
     present = Variant(run={"lag": lag, "steps": STEPS}, scheduler={"policy": strategy})
     run, settings = simulated(config, present)
     if figures(run, settings) is None:
@@ -61,15 +62,17 @@ def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
 def simulated_choice(
     config: RunConfig, planned: PlannedCluster, choice: SplitChoice, steps: int
 ) -> tuple[SimulatedFigures | None, tuple[str, ...]]:
-    """Return a choice's figures, None if it did not make all its steps, and notices. They name
-    missing room for its gang and, for the present choice, missing places for its sessions.
+    """Return a choice's figures, None if it did not make all its steps, and notices.
+
+    The notices name missing room for its gang and, for the present choice, missing places for its
+    sessions.
     """
     present = (choice.strategy, choice.gang) == (planned.strategy, planned.gang)
     variant = Variant(
         run={"lag": choice.lag, "steps": steps}, scheduler={"policy": choice.strategy}
     )
     if not present:
-        # A gang of all that have the tag: their number is what is planned.
+        # All workers with the tag make the gang: how many have it is what is planned.
         workers = split(ordered(config), choice.strategy, choice.gang)
         scheduler = {**variant.scheduler, "gang_size": None}
         variant = replace(variant, scheduler=scheduler, workers=tuple(workers))
@@ -80,16 +83,16 @@ def simulated_choice(
 
 
 def change_s(cluster: ModelledCluster) -> float:
-    """Return the modelled time of a role change there and back, the mean over all workers."""
+    """Return the modelled time for a role change there and back, as the mean over all workers."""
     rates = [worker.rates for worker in cluster.workers.values()]
     return fmean(rate.sleep_s + rate.take_s + rate.leave_s + rate.wake_s for rate in rates)
 
 
 def tried_gangs(config: RunConfig) -> list[int]:
-    """Return the gangs to try: the first of the workers in their order, by devices.
+    """Return the gangs to try, in devices: each gang takes the first workers in their order.
 
-    They are the gangs that end a kind of worker, and others at even distances; fewer if a step has
-    many turns.
+    They are the gangs that end with a kind of worker, and others at even distances; fewer if a step
+    has many turns.
     """
     workers = ordered(config)
     sizes = list(accumulate(worker.devices for worker in workers))
@@ -105,14 +108,15 @@ def tried_gangs(config: RunConfig) -> list[int]:
 
 
 def steps_each(config: RunConfig, simulations: int) -> int:
-    """Return each simulation's steps: those of the run, within limits."""
+    """Return each simulation's steps: the run's, within limits."""
     affordable = int(_TURNS / _turns(config) / simulations)
     return max(STEPS, min(config.run.steps, MOST_STEPS, affordable))
 
 
 def ordered(config: RunConfig) -> list[SimulatedWorkersSection]:
-    """Return the workers singly, in the order in which a gang takes them. Those that train fastest
-    come first, and among equals those that have the tag now.
+    """Return the workers singly, in the order in which a gang takes them.
+
+    Those that train fastest come first, and among equals those that have the tag now.
     """
 
     def order(worker: SimulatedWorkersSection) -> tuple[float, bool]:
@@ -136,8 +140,9 @@ def kinds_in_order(config: RunConfig) -> str:
 def split(
     workers: Iterable[SimulatedWorkersSection], strategy: str, gang: int
 ) -> list[SimulatedWorkersSection]:
-    """Return the workers with tags; the first ones make the gang. It has `gang` devices, or as few
-    more as whole workers allow.
+    """Return the workers with tags; the first ones make the gang.
+
+    The gang has `gang` devices, or as few more as whole workers allow.
     """
     placed = list[SimulatedWorkersSection]()
     before = 0

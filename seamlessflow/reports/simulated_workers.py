@@ -1,4 +1,4 @@
-"""Workers and work of a simulation, from its section or else from the run; their memory. Pure.
+"""A simulation's workers and work, from its section or else from the run; their memory. Pure.
 
 Called by `seamlessflow simulate`, `plan` and `rehearse`.
 """
@@ -27,10 +27,10 @@ _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 _LENGTHS = tuple(LengthsSection.model_fields)
 
 _WorkerMemory = tuple[int, float]
-"""A worker's devices, and the bytes of their memory together."""
+"""A worker's device count, and these devices' memory together, in bytes."""
 
 _Lot = tuple[tuple[str, ...], int, str | None]
-"""A worker's roles, its number of devices, and their name if the worker's environment has one."""
+"""A worker's roles, its device count, and the devices' name if its environment has one."""
 
 
 def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSection, str]:
@@ -72,8 +72,8 @@ def _named(config: RunConfig, workers: Iterable[SimulatedWorkersSection]) -> str
 def with_own_work(config: RunConfig) -> RunConfig:
     """Return the configuration with the run's own values for settings that `simulation` leaves out.
 
-    The model is `policy.model`, if it can be read. The lengths of turns are those of
-    `rollout.clock`, if that is the engine. An engine's rows are `rollout.capacity`.
+    The model is `policy.model`, if it can be read. Turn lengths are those in `rollout.clock`, if
+    that is the engine. An engine's rows are `rollout.capacity`.
     """
     section = config.simulation
     rollout = config.rollout
@@ -89,8 +89,9 @@ def with_own_work(config: RunConfig) -> RunConfig:
 
 
 def with_own_model(config: RunConfig) -> RunConfig:
-    """Return the configuration whose modelled model is `policy.model`, if it can be read and
-    `device_model.model` is not set.
+    """Return the configuration with `policy.model` as the modelled model.
+
+    It is unchanged if that cannot be read, or if `device_model.model` is set.
     """
     devices = config.device_model
     model = str(config.policy.model)
@@ -119,7 +120,7 @@ def _names_agent(config: RunConfig) -> bool:
 
 
 def _unreadable(config: RunConfig) -> str:
-    """Return why the times of `policy.model` cannot be modelled; empty if they can."""
+    """Return why `policy.model` cannot be modelled; empty if it can."""
     if "model" not in config.policy.model_fields_set:
         return "policy.model is not set"
     try:
@@ -131,7 +132,7 @@ def _unreadable(config: RunConfig) -> str:
 
 
 def _work(config: RunConfig) -> str:
-    """Return words about the work that is modelled, and where its lengths are from."""
+    """Return words about the modelled work, and where its lengths are from."""
     section = config.simulation
     workload = config.simulation.workload
     source = "simulation.workload"
@@ -162,7 +163,7 @@ def _sessions(config: RunConfig) -> str:
 
 
 def modelled_as(config: RunConfig, section: SimulationSection) -> str:
-    """Return a line about model, devices and work that are modelled, and where they are from."""
+    """Return a line about the modelled model, devices and work, and where they are from."""
     modelled = config.device_model
     names = modelled.model_fields_set
     model = "device_model"
@@ -182,7 +183,8 @@ def modelled_as(config: RunConfig, section: SimulationSection) -> str:
 def without_room(
     devices: DeviceModelSection, cluster: ModelledCluster, control: Iterable[Record]
 ) -> str:
-    """Return a notice if the least gang of a simulated run could not hold what training keeps.
+    """Return a notice if a simulated run's least gang could not hold what training keeps.
+
     Empty if it could, or if the training time was measured, not modelled.
     """
     workers = {

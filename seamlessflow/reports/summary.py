@@ -1,56 +1,56 @@
-"""Figures of a run for `summary.json`. Pure; called at a run's end.
+"""A run's figures for `summary.json`. Pure; called at a run's end.
 
-An unknown figure is null. The sources of the figures:
+An unknown figure is null. The figures and their sources:
 
 - `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
   Fewer than twenty steps are halved, so that no step is in both (`edge_steps`). Means over the
   sessions in the steps' groups, as the metric `reward_mean`.
-- `reward_sampled`: the same with the groups that a filter dropped, `first10` and `last10`; not
-  there if none was.
-- `rewards`: the mean of each named reward in the same steps, `first10` and `last10`, where there
-  are several (`StepCompleted`).
+- `reward_sampled`: the same with the groups that a filter dropped, `first10` and `last10`; absent
+  if none was.
+- `rewards`: each named reward's mean in the same steps, `first10` and `last10`, if there are
+  several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
-- `evaluations`: by set, the rounds of the run's evaluations (`EvaluationCompleted`). Each has the
-  steps and the version behind it, mean reward with standard error, sessions, chances to pass
-  (of one of k sessions, and of all), turns and tokens a session.
+- `evaluations`: by set, the run's evaluation rounds (`EvaluationCompleted`). Each has the steps and
+  the version behind it, mean reward with standard error, sessions, chances to pass (one of k
+  sessions, and all), turns and tokens a session.
 - `sources`: each task set's groups, and its mean reward in the first and last ten steps
   (`StepCommitted`, `StepCompleted`). Only if there are several task sets.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
-  `interrupted_turns_continued`: all finalized training sessions (`Trajectory`). They count whether
-  in a step or not, without those of evaluations.
-- `tokens_masked`: sampled tokens that were not trained, by reason, of the same sessions. The
+  `interrupted_turns_continued`: all finalized training sessions (`Trajectory`), whether in a step
+  or not. Evaluation sessions do not count.
+- `tokens_masked`: sampled tokens in the same sessions that were not trained, by reason. The
   trainer's own reasons (such as `stale`) count the steps' sessions (`StepCompleted`).
-- `groups_left_out`: share of the steps' groups that a filter kept out of the loss, by filter. Such
-  are `trainer.filters` with the action `count` (`StepCompleted`).
-- `lengths`: quantiles of the sampled tokens and turns (`trainer/data/lengths.py`). `begun` has all
-  these sessions, `trained` those whose tokens entered the loss.
-- `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
-  (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
-- `tokens_reused`: those of them that are of groups which earlier steps trained (`trainer.reuse`;
-  `StepCompleted`); not there without any.
+- `groups_left_out`: by filter, the share of the steps' groups kept out of the loss:
+  `trainer.filters` with the action `count` (`StepCompleted`).
+- `lengths`: quantiles for sampled tokens and turns (`trainer/data/lengths.py`). `begun` has all
+  these sessions, `taken` those that steps took, `trained` those whose tokens entered the loss.
+- `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima over their metrics
+  (`StepCompleted`). Staleness is in optimizer steps, for the oldest trained token at step start.
+- `tokens_reused`: trained tokens in groups that earlier steps trained (`trainer.reuse`;
+  `StepCompleted`); absent if there are none.
 - `tokens_over_age`: tokens older than `trainer.max_staleness`, in the steps' groups and in dropped
   ones (`StepCompleted`). They count whatever `trainer.on_stale` did with them.
-- `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers),
+- `role_switches`, `idle_share` (by worker), `device_time` (each category's share, all workers),
   `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`. They cover the time in
   which the run trained; `docs/scheduling/device-time.md` has the formulas.
-- `train_wall_s`: from the first training group (`GroupAdmitted`) to the end of the last step
+- `train_wall_s`: from the first training group (`GroupAdmitted`) to the last step's end
   (`StepCompleted`), without `paused_s`. With recorded sessions it begins at the first step
   (`StepStarted`).
 - `paused_s`: pauses in this time, in which no process of the run lived (`scheduler/state`); in no
   other figure.
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `processors`: by process, while the run trained, as shares of that time. `computed` is its time on
-  processors; `waited` is its threads' mean time in the run queue, weighted by `computed`. All ranks
-  of a worker count to its training process.
-- `phases`: mean seconds of each phase of a step (`trainer/metrics/phases.py`). `tokens_per_s`:
-  trained tokens a second of these (`StepCompleted`).
+  processors; `waited` is its threads' mean time in the run queue, weighted by `computed`. All a
+  worker's ranks count to its training process.
+- `phases`: mean seconds for each phase in a step (`trainer/metrics/phases.py`). `tokens_per_s`:
+  trained tokens per second in these (`StepCompleted`).
 - `checks`: `verify.py`.
-- `symptoms`: what stands out in the metrics of the last steps, with settings that help
+- `symptoms`: what stands out in the last steps' metrics, with settings that help
   (`trainer/metrics/symptoms.py`; added by `outcome.py`).
 
-The figures of several policies are those of all together. `step_s` is then the time from any
-policy's step to the next, and rewards are the first policy's. `policies` has the figures of each,
+If there are several policies, the figures cover all together. `step_s` is then the time from any
+policy's step to the next, and rewards are the first policy's. `policies` has each policy's figures,
 with its own `step_s`.
 """
 
@@ -81,23 +81,23 @@ from seamlessflow.trainer.metrics.phases import mean_phases, within
 from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
 _OF_TRAINING = ("train", "explore")
-"""Purposes of the sessions that a run's figures count."""
+"""Purposes whose sessions a run's figures count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherFacts:
-    """Facts of a run that are not on the log."""
+    """Facts about a run that are not on the log."""
 
     eval_before: float | None = None
     eval_after: float | None = None
     warmup_s: float | None = None
     """Seconds of supervised training before the run."""
     restarts: Mapping[str, int] = field(default_factory=dict)
-    """Number of times that each process was started again after it had ended by itself."""
+    """Restart counts by process, for processes that had ended by themselves."""
     peak_rss_mb: Mapping[str, float] = field(default_factory=dict)
-    """Largest resident memory of each process, in MiB."""
+    """Each process's largest resident memory, in MiB."""
     loads: Mapping[str, ProcessLoad] = field(default_factory=dict)
-    """Load of each process while the run trained."""
+    """Each process's load while the run trained."""
     lag: float = 1
     """The setting `run.lag`, and `pacing.extra_groups` as parts of a step."""
 
@@ -111,8 +111,8 @@ def summary(
 ) -> dict[str, Any]:
     """Return the figures as plain values for JSON.
 
-    `control`: its records in log order. `policies`: names of the run's, the first one first; by
-    default all records are of one.
+    `control`: its records in log order. `policies`: the run's policy names, the first one first; by
+    default all records belong to one policy.
     """
     by_policy: dict[str, Sequence[Record]] = {name: of_policy(control, name) for name in policies}
     by_policy = by_policy or {"": control}
@@ -156,7 +156,7 @@ def summary(
 
 
 def of_policy(control: Iterable[Record], policy: str) -> list[Record]:
-    """Return the records that name the policy, or none, or that are of all policies."""
+    """Return the records that name the policy or none, or that are for all policies."""
     return [
         record
         for record in control
@@ -185,7 +185,7 @@ def policy_figures(
 
 
 def _tokens(training: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dict[str, Any]:
-    """Return the figures of sampled and trained tokens."""
+    """Return the figures for sampled and trained tokens."""
     tokens = _of_all(steps, "tokens_trained")
     return {
         "tokens_sampled": sum(session.tokens_sampled for session in training),
@@ -197,14 +197,14 @@ def _tokens(training: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
 
 
 def _reused(steps: Iterable[StepFacts]) -> dict[str, int]:
-    """Return the trained tokens of groups that earlier steps trained, if there are any."""
+    """Return the trained tokens in groups that earlier steps trained, if there are any."""
     shares = [(step.metrics.get("reused_share", 0.0), step.metrics) for step in steps]
     count = round(sum(share * metrics["tokens_trained"] for share, metrics in shares if share))
     return {"tokens_reused": count} if count else {}
 
 
 def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
-    """Return the mean rewards of the first and the last steps, and how many these are."""
+    """Return the mean rewards in the first and the last steps, and how many these are."""
     first, last = edges(steps)
     rewards: dict[str, Any] = {
         "reward_first10": mean_reward(first),
@@ -220,7 +220,7 @@ def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
 
 
 def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
-    """Return the mean of each named reward in the first and last steps; empty for only one."""
+    """Return each named reward's mean in the first and last steps; empty for only one."""
     rewards: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for edge, part in zip(("first10", "last10"), edges(steps), strict=True):
         for metric in dict.fromkeys(name for step in part for name in step.metrics):
@@ -231,7 +231,7 @@ def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
 
 
 def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
-    """Return the figures of device time and steps."""
+    """Return the figures for device time and steps."""
     spent = roles.device_time()
     ideal = roles.ideal_step(lag)
     step_ms = roles.step_ms
@@ -254,9 +254,7 @@ def _wall_time(training: TimeWindow | None, paused: Sequence[TimeWindow]) -> dic
 def _lived(
     steps: Sequence[StepFacts], training: TimeWindow | None, paused: Sequence[TimeWindow]
 ) -> Iterator[Mapping[str, float]]:
-    """Yield the metrics of a policy's steps, without what was before the training, or while
-    no process lived.
-    """
+    """Yield a policy's step metrics, without the time before training or while no process lived."""
     before_ms = None if training is None else training[0]
     for step in steps:
         if before_ms is None or step.at_ms is None:
@@ -310,12 +308,12 @@ def _checks(verification: Verification | None) -> dict[str, int | None]:
 
 
 def _metric(steps: Iterable[StepFacts], name: str) -> list[float]:
-    """Return a metric of the steps that have it; no step has a metric that it cannot measure."""
+    """Return a metric from the steps that have it; no step has a metric that it cannot measure."""
     return [step.metrics[name] for step in steps if name in step.metrics]
 
 
 def _of_all(steps: Sequence[StepFacts], name: str) -> list[float]:
-    """Return a metric of all steps; empty unless every step has it."""
+    """Return a metric from all steps; empty unless every step has it."""
     values = _metric(steps, name)
     return values if len(values) == len(steps) else []
 
@@ -329,7 +327,7 @@ def _seconds(training: TimeWindow | None, paused: Sequence[TimeWindow] = ()) -> 
 
 
 def _training(control: Iterable[Record]) -> TimeWindow | None:
-    """Return when the training began and its last step ended; None without one of them."""
+    """Return when the training began and its last step ended; None if one is missing."""
     begun = []
     done = []
     for record in control:

@@ -1,7 +1,7 @@
 """A simulation of a configuration's run: as configured, or with changes. Pure.
 
-The only place where a configuration becomes the settings, cluster and workload of a simulation.
-Called by `seamlessflow simulate`, `seamlessflow plan` and the benchmark `pipelines`.
+Only here does a configuration become a simulation's settings, cluster and workload. Called by
+`seamlessflow simulate`, `seamlessflow plan` and the benchmark `pipelines`.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from seamlessflow.scheduler.settings import SchedulerSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """Changes of a configuration for one simulation; without any it is simulated as it is."""
+    """Changes to a configuration for one simulation; without any it is simulated as it is."""
 
     run: Mapping[str, Any] = field(default_factory=dict)
-    """Changes of the section `run`, such as its lag."""
+    """Changes to the section `run`, such as its lag."""
     scheduler: Mapping[str, Any] = field(default_factory=dict)
-    """Changes of the section `scheduler`, such as its policy."""
+    """Changes to the section `scheduler`, such as its policy."""
     workers: tuple[SimulatedWorkersSection, ...] | None = None
-    """Workers in place of those in the section `simulation`."""
+    """Workers instead of those in the section `simulation`."""
     filtered: Callable[[str], bool] = lambda group: False
     """Returns True for a group that the trainer drops."""
 
@@ -44,7 +44,7 @@ def settings_of(config: RunConfig, variant: Variant = AS_IT_IS) -> SchedulerSett
 
 
 def cluster_of(config: RunConfig, variant: Variant = AS_IT_IS) -> ModelledCluster:
-    """Return the cluster of the section `simulation`. Raises `UnknownPreset` or `ModelTooLarge`."""
+    """Return the cluster in the section `simulation`. Raises `UnknownPreset` or `ModelTooLarge`."""
     section = config.simulation
     if variant.workers is not None:
         section = section.model_copy(update={"workers": variant.workers})
@@ -58,9 +58,9 @@ def simulated(
     variant: Variant = AS_IT_IS,
     on_step: Callable[[int], None] = lambda steps: None,
 ) -> tuple[SimulatedRun, SchedulerSettings]:
-    """Return a run of the configuration's work, as one that goes on, and its settings.
+    """Simulate the configuration's work as a run that goes on; return the run and its settings.
 
-    Calls `on_step` with the number of steps after each. Raises what `cluster_of` raises.
+    Calls `on_step` with the step count after each step. Raises what `cluster_of` raises.
     """
     settings = settings_of(config, variant)
     section = config.simulation

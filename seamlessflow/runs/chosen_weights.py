@@ -1,7 +1,7 @@
 """Weights that a user chooses, published without a trainer: for an evaluation, or a frozen policy.
 
-They become a version below the weights directory of the evaluation or of the policy, with a
-manifest like those that a trainer writes. Importable without torch.
+They become a version below the evaluation's or the policy's weights directory, with a manifest like
+those that a trainer writes. Importable without torch.
 """
 
 import json
@@ -35,12 +35,12 @@ from seamlessflow.trainer.steps.publication import Publication
 
 _LINEAGE = "evaluation"
 FROZEN_LINEAGE = "frozen"
-"""Lineage of the weights of a policy that no trainer changes."""
+"""Lineage for a frozen policy's weights."""
 _FLUSH_S = 30.0
 
 
 class NoSuchVersion(SeamlessFlowError):
-    """The weights of a version are not on disk."""
+    """A version's weights are not on disk."""
 
     def __init__(self, version: int, directory: Path, existing: list[int]) -> None:
         self.version = version
@@ -67,9 +67,9 @@ class ChosenWeights:
 
 
 def choose_weights(config: RunConfig, version: int | None, directory: Path | None) -> ChosenWeights:
-    """Return the weights in `directory`, else those of `version`, else the newest of the run.
+    """Return the weights in `directory`, else the weights of `version`, else the run's newest.
 
-    A run without any weights has its initial model. Raises `NoSuchVersion`.
+    For a run without any weights, it returns the initial model. Raises `NoSuchVersion`.
     """
     if directory is not None:
         return _weights(directory, 0)
@@ -83,7 +83,7 @@ def choose_weights(config: RunConfig, version: int | None, directory: Path | Non
 
 
 def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWeights) -> None:
-    """Publish the weights as the current ones of the policy of `config`."""
+    """Publish the weights as the current ones for the policy in `config`."""
     # Without the run's weights directory, the version goes below this evaluation's own.
     section = config.trainer.model_copy(update={"weights_dir": None})
     settings = _settings(config, section, kafka, weights)
@@ -94,10 +94,10 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
 
 
 def announce_frozen(config: RunConfig, kafka: KafkaSettings) -> None:
-    """Publish the model of each policy that is served and not trained, as its only version.
+    """Publish each frozen policy's model, as its only version.
 
-    A run that goes on announces the version that it has. The configuration's check has
-    compared its files with the model's.
+    A run that goes on announces the version that it has. The configuration's check has compared
+    that version's files with the model's.
     """
     for policy_config in each_frozen(config):
         if config.frozen[policy_config.run.policy] is not None:
@@ -116,7 +116,7 @@ def announce_frozen(config: RunConfig, kafka: KafkaSettings) -> None:
 def _settings(
     config: RunConfig, section: TrainerSection, kafka: KafkaSettings, weights: ChosenWeights
 ) -> TrainerSettings:
-    """Return the settings of a trainer that would publish the weights."""
+    """Return the settings for a trainer that would publish the weights."""
     return TrainerSettings(
         kafka=kafka,
         data_dir=config.out,

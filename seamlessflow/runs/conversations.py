@@ -1,12 +1,12 @@
 """A JSONL file's conversations as chains, with each answer as the policy would have sampled it.
 
-What follows an answer is appended to its tokens, as in a session. Where the template would change
-those tokens, the next answer begins another chain. A new user message that removes thinking is such
-a change.
+What follows an answer is appended to its tokens, as in a session. If the template would change
+those tokens, the next answer begins another chain. For example, a new user message may remove
+thinking.
 
-Each answer is read back from its tokens, as those of a policy are. A text may spell control tokens:
-it then ends early, or a part of it becomes thinking or a call. Another answer than the file's would
-then be learned. So the parsed answer is compared with the file's.
+Each answer is read back from its tokens, as a policy's answers are. A text may spell control
+tokens: it then ends early, or a part of it becomes thinking or a call. The policy would then learn
+another answer than the file's. So the parsed answer is compared with the file's.
 """
 
 import json
@@ -50,7 +50,7 @@ class ConversationsRejected(SeamlessFlowError):
 
 @dataclass(slots=True)
 class _Branch:
-    """A chain that grows; `answers` has start and end, in bytes, and number of each answer."""
+    """A chain that grows; `answers` has each answer's start and end, in bytes, and its number."""
 
     ids: bytes
     answers: list[tuple[int, int, int]] = field(default_factory=list)
@@ -61,10 +61,10 @@ def read_conversations(
 ) -> list[tuple[Chain, ...]]:
     """Return each line's chains, each with at most `longest` tokens.
 
-    The model embeds the ids below `vocabulary`; 0 if that is unknown.
-    A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
-    is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
-    with one whose tokens are not read back as the answer.
+    The model embeds the ids below `vocabulary`; 0 if that is unknown. A line is `{"messages":
+    [...], "tools": [...]}` in OpenAI's chat format. Each assistant message is learned, except those
+    with `weight` 0. Raises `ConversationsRejected` with each bad line; a line is also bad if its
+    tokens are not read back as the answer.
     """
     chains = []
     faults = []
@@ -93,7 +93,7 @@ def read_conversations(
 def conversation_chains(
     name: str, row: object, renderer: Renderer, longest: int, vocabulary: int = 0
 ) -> tuple[Chain, ...]:
-    """Return a conversation's chains, a line of a file as a value.
+    """Return a conversation's chains; `row` is a line in the file as a JSON value.
 
     Raises `ApiError`, `ValueError`, `RecursionError` and `RendererError`.
     """
@@ -134,7 +134,7 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
 
 
 def _refuse_unembedded(chains: Sequence[Chain], renderer: Renderer, vocabulary: int) -> None:
-    """Raise `ValueError` for a token of the tokenizer that is no row of the embeddings."""
+    """Raise `ValueError` for a token that is no row in the model's embeddings."""
     for chain in chains:
         largest = int(chain.tokens.ids_T.max())
         if 0 < vocabulary <= largest:
@@ -145,9 +145,7 @@ def _refuse_unembedded(chains: Sequence[Chain], renderer: Renderer, vocabulary: 
 def _parts(
     row: object,
 ) -> tuple[list[ConversationMessage], list[ConversationMessage] | None, list[int]]:
-    """Return messages and tools as a call's gateway reads those, and the places of the
-    answers to learn.
-    """
+    """Return messages and tools as a gateway reads those, and the places of answers to learn."""
     if not isinstance(row, dict):
         raise ValueError("not a JSON object")
     values = row.get("messages")
@@ -188,8 +186,8 @@ def _check_read_back(
 ) -> None:
     """Raise `ValueError` if the ids `answer` behind `prompt` are not read as the message.
 
-    White space at the ends of texts does not count, nor how arguments are spelt, nor what the
-    tokenizer normalises.
+    White space at a text's ends does not count, nor how arguments are spelt, nor what the tokenizer
+    normalises.
     """
     calls = message.get("tool_calls") or ()
     # A line may have calls without tools; without any, a call would be read as text.
@@ -207,7 +205,7 @@ def _check_read_back(
 def _compared(
     message: ConversationMessage, read: ParsedMessage
 ) -> Sequence[tuple[str, object, object]]:
-    """Return name, given value and read value of each part of an answer."""
+    """Return name, given value and read value for each part of an answer."""
     return (
         ("reasoning_content", _text(message, "reasoning_content"), (read.reasoning or "").strip()),
         ("content", _text(message, "content"), read.content.strip()),

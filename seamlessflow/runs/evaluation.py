@@ -1,6 +1,6 @@
 """Evaluation of a policy on tasks that it is not trained on: issue them, wait, take the mean.
 
-Its sessions have the purpose `eval` and groups of their own, so none reaches an optimizer step. A
+Its sessions have the purpose `eval` and their own groups, so none reaches an optimizer step. A
 session that the environment or the infrastructure spoilt is tried again. `Evaluation` is pure,
 `evaluate` connects it to Kafka.
 """
@@ -31,7 +31,7 @@ _GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """Tasks to evaluate on. Ids are made of `label`: it must be new on the log."""
+    """Tasks to evaluate on. Ids are made from `label`: it must be new on the log."""
 
     label: str
     policy: str
@@ -40,9 +40,9 @@ class EvaluationPlan:
     samples: int
     time_limit_s: float
     weights: RewardWeights
-    """Weights of the named rewards that add up to a return."""
+    """Weights for the named rewards that add up to a return."""
     overrides: Sampling | None = None
-    """Sampling parameters in place of the policy's."""
+    """Sampling parameters instead of the policy's."""
     terms: PassTerms = USUAL
 
 
@@ -55,10 +55,10 @@ class Evaluation:
     """By task number and sample, as the costs."""
     costs: dict[tuple[int, int], SessionCost] = field(default_factory=dict)
     failures: list[SampleFailed] = field(default_factory=list)
-    """Sessions that did not count, in the order of their ends."""
+    """Sessions that did not count, in the order in which they ended."""
     _given_up: set[tuple[int, int]] = field(default_factory=set)
     _expected: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Task number, sample and attempt of each session that is under way."""
+    """Task number, sample and attempt for each session that is under way."""
 
     @property
     def done(self) -> bool:
@@ -102,7 +102,7 @@ class Evaluation:
         return []
 
     def result(self) -> EvaluationResult:
-        """Return the figures of the sessions so far."""
+        """Return the figures for the sessions so far."""
         tasks = self.tasks()
         counted = [
             EvaluatedGroup.from_returns(task.returns, task.costs) for task in tasks if task.returns

@@ -1,7 +1,7 @@
-"""Run that only evaluates: a policy version, an agent and a task set, on processes of its own.
+"""Run that only evaluates: a policy version, an agent and a task set, in separate processes.
 
-It changes nothing of the run that it takes the weights from; its data lie below
-`OUT/evaluations`. Called by `seamlessflow eval`.
+It changes nothing in the run whose weights it takes; its data lie below `OUT/evaluations`. Called
+by `seamlessflow eval`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,21 +47,21 @@ class NoTasks(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class EvaluationChoice:
-    """Tasks that a user chose, and how they are sampled, over the settings of the configuration."""
+    """Tasks that a user chose, and how they are sampled, over the configuration's settings."""
 
     tasks: str | None = None
-    """File of tasks, or a text for those of an environment; None: those of the configuration."""
+    """File with tasks, or a text for an environment's tasks; None: the configuration's tasks."""
     chosen: str | None = None
     """One of several sets; None: all."""
     limit: int | None = None
-    """First tasks of each set; None: all."""
+    """First tasks in each set; None: all."""
     temperature: float | None = None
     samples: int | None = None
-    """Sessions of each task."""
+    """Sessions per task."""
 
     @property
     def file(self) -> Path | None:
-        """Return the file of tasks, or None if the configuration names them."""
+        """Return the task file, or None if the configuration names tasks."""
         return None if self.tasks is None else Path(self.tasks)
 
 
@@ -74,13 +74,13 @@ class EvaluationRun:
     results: Mapping[str, EvaluationResult]
     """Results by set; a single set is named by its split."""
     sampling: Mapping[str, Mapping[str, float]]
-    """Parameters that replaced those of the policy, by set."""
+    """Parameters that replaced the policy's, by set."""
 
 
 def evaluation_check(
     version: int | None, weights: Path | None, tasks: Path | None, chosen: str | None = None
 ) -> Check:
-    """Return the check of an evaluation of the weights and tasks that a user chose."""
+    """Return the check before an evaluation with the weights and tasks that a user chose."""
 
     def check(config: RunConfig) -> Iterator[Fault]:
         directory = config.policy.model
@@ -100,10 +100,7 @@ def run_evaluation(
     display: Display,
     stop: Stop,
 ) -> EvaluationRun:
-    """Evaluate, one set after the other, and write the files of the result.
-
-    Raises `NoTasks` and what `training.train` raises.
-    """
+    """Evaluate, one set after the other, and write the result's files."""
     section = config.evaluation
     files = section.files if choice.file is None else {section.split: choice.file}
     plans = [
@@ -142,7 +139,7 @@ def run_evaluation(
 
 
 def lines(ended: EvaluationRun) -> list[str]:
-    """Return what the terminal shows of an evaluation."""
+    """Return what the terminal shows about an evaluation."""
     several = len(ended.results) > 1
     results = [
         f"{split}: {result}" if several else f"{result}" for split, result in ended.results.items()
@@ -152,7 +149,7 @@ def lines(ended: EvaluationRun) -> list[str]:
 
 
 def shown_sampling(overrides: Sampling | None) -> Mapping[str, float]:
-    """Return the parameters that replace those of the policy, by name."""
+    """Return the parameters that replace the policy's, by name."""
     chosen = {} if overrides is None else {name: vars(overrides)[name] for name in _SAMPLING}
     return {name: value for name, value in chosen.items() if value is not None}
 
@@ -162,7 +159,7 @@ def _weights(ended: EvaluationRun) -> dict[str, object]:
 
 
 def _separate(config: RunConfig) -> RunConfig:
-    """Return the configuration with a directory and topics of its own and no trainer.
+    """Return the configuration with its own directory and topics, and without a trainer.
 
     All workers roll out: the run's strategy may let none do so without a batch to train.
     """
@@ -172,7 +169,7 @@ def _separate(config: RunConfig) -> RunConfig:
     workers = tuple(worker.model_copy(update={"tags": ("rollout",)}) for worker in rollouts)
     kafka = config.kafka
     if kafka is not None:
-        # On a shared cluster, topics of its own keep the evaluation out of the run's topics.
+        # On a shared cluster, separate topics keep the evaluation out of the run's topics.
         prefix = f"{kafka.topic_prefix}evaluation-{now_ms()}."
         kafka = kafka.model_copy(update={"topic_prefix": prefix})
     scheduler = config.scheduler.model_copy(update={"policy": "multiplexed", "functions": {}})

@@ -1,7 +1,7 @@
 """Conversations from elsewhere as rows of tokens, rendered as a model's template writes them.
 
-The messages stay as the file has them, in the row's member `conversation`. Its tokens are what the
-template makes of them, not what was sampled.
+The messages stay as the file has them, in the row's member `conversation`. The row's tokens are
+what the template makes from them, not what was sampled.
 """
 
 from collections.abc import Iterator
@@ -22,22 +22,22 @@ from seamlessflow.recorded.importing.importing import ReadRows
 from seamlessflow.runs.conversations import conversation_chains
 
 _LONGEST = 2**31 - 1
-"""A file's conversation may be as long as the model's positions let it."""
+"""No real limit: a file's conversation may be as long as the model's positions let it."""
 
 
 class ConversationReader:
-    """A reader of files of conversations, with the model that renders them, if one was named."""
+    """A reader for conversation files, with the model that renders them, if one was named."""
 
     def __init__(self, model: Path | None, skip: bool = False) -> None:
-        """Make a reader that leaves out what cannot be rendered if it may `skip` that."""
+        """Make a reader; with `skip` it leaves out conversations that cannot be rendered."""
         self._model = model
         self._renderer: Renderer | None = None
         self._skip = skip
         self.skipped: dict[tuple[Path, int], str] = {}
-        """Reasons of the conversations that were left out, by file and number."""
+        """Reasons why conversations were left out, by file and number."""
 
     def rows(self, reader: Read) -> ReadRows:
-        """Return the reader of rows of a file of this form."""
+        """Return a row reader for a file in this form."""
 
         def read_rows(path: Path) -> Iterator[RowRead]:
             for number, item in enumerate(read(path, reader), 1):

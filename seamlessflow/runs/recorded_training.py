@@ -1,7 +1,7 @@
-"""Training on recorded sessions: broker, scheduler and trainers alone.
+"""Training on recorded sessions, with only broker, scheduler and trainers.
 
-The trainers read `trajectories` of the recording's prefix, which `replay merge` or `import` wrote.
-They write `control` and `fleet` under this training's prefix. Repeated, the command resumes.
+The trainers read `trajectories` under the recording's prefix, which `replay merge` or `import`
+wrote. They write `control` and `fleet` under this training's prefix. Repeated, the command resumes.
 """
 
 import os
@@ -43,13 +43,13 @@ class Recording:
     source: str
     """Prefix of the recorded trajectories."""
     to: str
-    """Prefix of the topics that the training writes."""
+    """Prefix for the topics that the training writes."""
     follow: bool
     """True to wait for further sessions at their end."""
 
 
 def configured(config: RunConfig, recording: Recording) -> RunConfig:
-    """Return the training's configuration, in a directory of its own within the run's.
+    """Return the training's configuration, with its own directory within the run's.
 
     Raises `SettingsRejected` for an invalid prefix.
     """
@@ -66,7 +66,7 @@ def configured(config: RunConfig, recording: Recording) -> RunConfig:
         update={
             "out": config.out / recording.to.strip("."),
             "workers": workers,
-            # Others want workers that also roll out, and would never let one train.
+            # Other strategies want workers that also roll out, and would never let one train.
             "scheduler": config.scheduler.model_copy(update={"policy": "multiplexed"}),
             "trainer": config.trainer.model_copy(update={**places, **reads}),
             "pacing": config.pacing.model_copy(
@@ -82,7 +82,7 @@ def train_recorded(
 ) -> RunOutcome:
     """Train to the end of the recording or of the run; write the report in its directory.
 
-    `config` is that of `configured`. Raises what `train` raises.
+    `config` is what `configured` returned. Raises what `train` raises.
     """
     supervisor = Supervisor(config.restarts, display.notice)
     with (
@@ -125,7 +125,7 @@ def _run(config: RunConfig, display: Display, launcher: Launcher, kafka: KafkaSe
 
 
 def _check(kafka: KafkaSettings, recording: Recording) -> None:
-    """Raise `SettingsRejected` for a prefix that is not there, or that another run writes to."""
+    """Raise `SettingsRejected` for a missing prefix, or one that another run writes to."""
     counts = partition_counts(kafka)
     if recording.source + TRAJECTORIES.name not in counts:
         raise SettingsRejected("--from", f"there is no {recording.source}{TRAJECTORIES.name}")
@@ -136,7 +136,7 @@ def _check(kafka: KafkaSettings, recording: Recording) -> None:
 
 
 def _check_policy(source: KafkaSettings, policy: str, stopping: Stopping) -> None:
-    """Raise `SettingsRejected` if no recorded session is of the policy; read to the first one."""
+    """Raise `SettingsRejected` if no recorded session has the policy; read up to the first."""
     topic = source.topic_prefix + TRAJECTORIES.name
     others = set[str]()
     for item in read_topic(source, TRAJECTORIES, Skipped(), stopping=stopping):
@@ -152,7 +152,7 @@ def _check_policy(source: KafkaSettings, policy: str, stopping: Stopping) -> Non
 
 @contextmanager
 def _kafka(config: RunConfig, launcher: Launcher, display: Display) -> Iterator[KafkaSettings]:
-    """Yield the configured Kafka, or that of the run whose directory holds this training's."""
+    """Yield the configured Kafka, or the one of the run whose directory holds this training's."""
     run = config.out.parent
     if config.kafka is not None:
         yield config.kafka

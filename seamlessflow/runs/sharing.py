@@ -82,7 +82,7 @@ def _key_faults(config: RunConfig) -> Iterator[Fault]:
 
 @contextmanager
 def kafka_of(config: RunConfig, out: Path | None) -> Iterator[KafkaSettings]:
-    """Yield the Kafka of the run in `out`; None: that of the configuration, or of its directory."""
+    """Yield the Kafka of the run in `out`; None: the configuration's, or its directory's."""
     if out is None and config.kafka is not None:
         yield config.kafka
         return
@@ -93,7 +93,7 @@ def kafka_of(config: RunConfig, out: Path | None) -> Iterator[KafkaSettings]:
 def publishing_job(
     config: RunConfig, kafka: KafkaSettings, target: str, selection: SessionSelection
 ) -> PublishingJob:
-    """Return how groups of the run are published.
+    """Return how the run's groups are published.
 
     Raises `SettingsRejected` without a key, `KeyUnusable`, and what `find_cluster` raises.
     """
@@ -117,7 +117,7 @@ def publishing_job(
 
 
 def taking_rules(config: RunConfig) -> TakingRules:
-    """Return the rules by which groups of others become sessions of the run's pools.
+    """Return the rules by which others' groups become sessions in the run's pools.
 
     Raises `SettingsRejected` without a judge, `KeyUnusable`, `FunctionUnusable`, `TasksRejected`
     and `RendererError`.
@@ -148,7 +148,7 @@ def taking_rules(config: RunConfig) -> TakingRules:
 
 
 def task_payloads(config: RunConfig) -> Callable[[str], bytes | None]:
-    """Return a function from the id of a task of the run to its JSON, or None if it has none.
+    """Return a function from the id of a run's task to its JSON; None for an unknown id.
 
     Raises `TasksRejected`.
     """

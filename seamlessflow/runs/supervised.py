@@ -1,6 +1,6 @@
-"""Supervised fine-tuning: conversations of a file, through the trainer's steps, without Kafka.
+"""Supervised fine-tuning: a file's conversations, through the trainer's steps, without Kafka.
 
-Packing, loss (`cloning`), aggregation, optimizer and back end are those of any step. A killed
+Packing, loss (`cloning`), aggregation, optimizer and back end are the same as in any step. A killed
 training goes on from its checkpoint, and ends with the same weights.
 """
 
@@ -35,7 +35,7 @@ from seamlessflow.trainer.steps.publication import companions
 STATE = "state.json"
 
 OnStep = Callable[[int, int, dict[str, float]], None]
-"""Called after each step with its number from 1, the number of all steps, and its metrics."""
+"""Called after each step with its number from 1, the step count, and its metrics."""
 
 
 class SupervisedForeign(SeamlessFlowError):
@@ -54,7 +54,7 @@ class SupervisedForeign(SeamlessFlowError):
 def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: OnStep) -> Path:
     """Train on the file, `size` conversations a step; return the result's model directory.
 
-    Raises `ConversationsRejected`, `SupervisedForeign`, and the errors of renderer and back end.
+    Raises `ConversationsRejected`, `SupervisedForeign`, and errors from renderer and back end.
     """
     model = config.policy.model
     renderer = Renderer.load(model, named_for(model, config.policy.renderer))
@@ -124,7 +124,7 @@ def _resumed(backend: TorchBackend, checkpoint: Path, identity: str) -> int:
 def _order(
     conversations: Sequence[tuple[Chain, ...]], epochs: int, size: int, seed: int
 ) -> list[Any]:
-    """Return each step's conversations; each epoch has an order of its own."""
+    """Return each step's conversations; each epoch has its own order."""
     steps = []
     for epoch in range(epochs):
         order = np.random.default_rng([seed, epoch]).permutation(len(conversations)).tolist()
@@ -133,7 +133,7 @@ def _order(
 
 
 def _section(trainer: TrainerSection) -> TrainerSection:
-    """Return the settings of training with the loss of imitation, and nothing beside the model."""
+    """Return the settings to train with the imitation loss, and with no other model."""
     original = trainer.loss
     loss = LossSection(
         surrogate="cloning",
@@ -146,7 +146,7 @@ def _section(trainer: TrainerSection) -> TrainerSection:
 
 
 def _identity(settings: TrainerSettings, data: Path, epochs: int, size: int) -> str:
-    """Return a hash of all that the weights follow from."""
+    """Return a hash over everything that decides the weights."""
     names = {"loss", "optimizer", "dtype", "master_dtype", "compute_dtype", "seed"}
     if settings.trainer.adapter.used:
         names.add("adapter")

@@ -1,9 +1,9 @@
 """Training from beginning to end, for the demo and for a user's configuration.
 
-The first node, which has the gateway, makes the run (`train`). Each further one adds its workers
-and ends with the run (`follow`). A directory with an earlier run of the same configuration is
-resumed. Every process finds its place on the log or in its checkpoint. With held-back tasks, the
-first and the last weights are evaluated.
+The first node, which has the gateway, makes the run (`train`). Each further node adds its workers
+and ends with the run (`follow`). An earlier run in the directory is resumed, if it had the same
+configuration. Every process finds its place on the log or in its checkpoint. With held-back tasks,
+the first and the last weights are evaluated.
 """
 
 import os
@@ -48,7 +48,7 @@ class HeldBackTasks:
     samples: int = 1
     split: str = "test"
     sampling: Sampling | None = None
-    """Sampling parameters in place of the policy's."""
+    """Sampling parameters instead of the policy's."""
 
 
 def train(
@@ -60,8 +60,8 @@ def train(
 ) -> RunOutcome:
     """Train to the last step and write the report in `config.out`.
 
-    Raises `RunUnderWay`, `TopicsInUse`, `Interrupted`, `ChildEnded`, `NotReady` and the errors of
-    the broker, each after all processes have ended.
+    Raises `RunUnderWay`, `TopicsInUse`, `Interrupted`, `ChildEnded`, `NotReady` and the broker's
+    errors, each after all processes have ended.
     """
     supervisor = Supervisor(config.restarts, display.notice)
     with (
@@ -81,7 +81,7 @@ def train(
 def follow(
     config: RunConfig, kafka: KafkaSettings, node: str, display: Display, stop: Stop
 ) -> None:
-    """Run the processes of a node until the run ends; end them.
+    """Run a node's processes until the run ends; end them.
 
     Raises `NotReady` if the first node's run cannot be seen in `config.out`, and what
     `Launcher.check` raises. Each is raised after all processes have ended.
@@ -162,7 +162,7 @@ def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> 
 
 
 def _only_run_on(config: RunConfig, stopping: Stopping) -> AbstractContextManager[None]:
-    """Return the lock of the topics; an embedded Kafka is in the directory, which is locked."""
+    """Return the lock on the topics; an embedded Kafka is in the directory, which is locked."""
     if config.kafka is None:
         return nullcontext()
     return only_run_on(config.kafka, config.out, stopping)

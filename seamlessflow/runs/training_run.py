@@ -65,11 +65,11 @@ def shown(
     with_console: bool = False,
     beside: Sequence[Path] = (),
 ) -> T:
-    """Return the result of `work` in `config.out`, which shows its progress.
+    """Do `work` in `config.out`, which shows its progress; return its result.
 
-    Exits with the status of an interruption if the user asked to stop. `later` says what becomes of
-    the directory if the user does not wait for the end. `with_console`: serve pages meanwhile, with
-    the runs in the directories `beside`.
+    Exits with the status for an interruption if the user asked to stop. `later` says what becomes
+    of the directory if the user does not wait for the end. `with_console`: serve pages meanwhile,
+    with the runs in the directories `beside`.
     """
     left = (
         f"processes of the {what} end by themselves within seconds, their logs are in "

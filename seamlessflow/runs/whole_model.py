@@ -1,4 +1,4 @@
-"""The adapter of a run's version merged into its base model. Called by `seamlessflow merge`."""
+"""A run's adapter version, merged into its base model. Called by `seamlessflow merge`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +24,11 @@ class MergedModel:
 def write_merged(
     config: RunConfig, to: Path, version: int | None, policy: str | None
 ) -> MergedModel:
-    """Write a version of a policy, by default the newest of the first one, to a new directory.
+    """Write a policy's version, by default the first policy's newest, to a new directory.
 
-    Raises `SettingsRejected` for a directory that exists or a policy that the run does not have.
-    Raises `NoSuchVersion`, `WeightsInvalid`, and `AdapterInvalid` for a version that is a whole
-    model or whose base has changed.
+    Raises `SettingsRejected` if the directory exists or if the run does not have the policy. Raises
+    `NoSuchVersion`, `WeightsInvalid`, and `AdapterInvalid` if the version is a whole model or its
+    base has changed.
     """
     if to.exists():
         raise SettingsRejected("--to", f"{to} exists: name a new directory")

@@ -1,6 +1,6 @@
 """List of seams: their methods with settings, defaults and sources, read from registries.
 
-The registries of losses import torch, so this takes seconds.
+The loss registries import torch, so this takes seconds.
 """
 
 import inspect
@@ -69,18 +69,18 @@ _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedMethod:
-    """A method of the release, as people read of it."""
+    """A built-in method, as it is described to users."""
 
     name: str
     meaning: str
     settings: Mapping[str, Any]
-    """Defaults of the settings that only some methods read, by their paths."""
+    """Defaults for settings that only some methods read, by their paths."""
     source: str
     """Its paper; empty if its description names none."""
 
 
 def listed_methods() -> Iterator[tuple[Seam, list[ListedMethod]]]:
-    """Yield each seam with its methods, in the order of their registry."""
+    """Yield each seam with its methods, in registry order."""
     for seam in SEAMS:
         yield seam, [_listed(seam, name, call) for name, call in _METHODS[seam].items()]
 
@@ -97,7 +97,7 @@ def _listed(seam: Seam, name: str, call: Callable[..., Any]) -> ListedMethod:
 
 
 def _defined(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with the description: an estimator of returns is an argument."""
+    """Return the function with the description; an estimator may be a partial's argument."""
     return call.args[0] if isinstance(call, partial) and call.args else call
 
 

@@ -1,4 +1,4 @@
-"""Seams: settings that name a method of the release, or a function of the user's own. Pure."""
+"""Seams: settings that name a built-in method, or a user's own function. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Seam:
     returns: str
     """Its result, in a few words."""
     functions: tuple[str, ...] = ("trainer", "functions")
-    """The setting that has the settings of such functions."""
+    """The setting with the settings for such functions."""
 
 
 _OF_LOSS = ("trainer", "loss", "functions")
@@ -128,7 +128,7 @@ SEAMS = (
 
 @dataclass(frozen=True, slots=True)
 class NamedFunction:
-    """A function of the user's own that a configuration names."""
+    """A function that a configuration names and the user wrote."""
 
     seam: Seam
     path: SettingPath
@@ -137,7 +137,7 @@ class NamedFunction:
 
 
 def named_functions(config: RunConfig) -> list[NamedFunction]:
-    """Return the functions that a configuration names in seams, those of each policy."""
+    """Return the functions that a configuration names in seams, for every policy."""
     pacing = config.pacing
     return [
         *method_functions(config),

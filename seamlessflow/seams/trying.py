@@ -1,4 +1,4 @@
-"""Trials of a user's functions, before a run: each is called twice on a small input of its seam.
+"""Trials for a user's functions, before a run: each is called twice on a small input.
 
 The first call may build what later ones use, so only the second is timed.
 """
@@ -38,7 +38,7 @@ Trial = Callable[[Callable[..., Any]], object]
 
 
 def trial_of(setting: tuple[str, ...]) -> Trial:
-    """Return a seam's trial, by its setting. Those of losses import torch."""
+    """Return a seam's trial, by its setting. Trials for losses import torch."""
     match setting:
         case ("trainer", "advantage"):
             return try_advantage

@@ -1,4 +1,4 @@
-"""Facts of calls that were sent to the gateway, and of how their histories go on. Pure."""
+"""Facts about calls that were sent to the gateway, and about breaks in their histories. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from seamlessflow.tryout.relay import SentCall, WantedAnswer
 from seamlessflow.tryout.unread import MOST_CHOICES, unread_members
 
 _BROKEN = ("render", "root")
-"""Rules of matches that go on from no earlier turn."""
+"""Match rules that go on from no earlier turn."""
 _SHOWN_CHARACTERS = 300
 
 
@@ -33,7 +33,7 @@ def request_of(call: SentCall) -> CanonicalRequest | None:
 
 
 def call_facts(call: SentCall) -> CallFacts:
-    """Return the facts of a call."""
+    """Return a call's facts."""
     dialect = _dialect(call)
     request = request_of(call)
     body = _object(call.body)
@@ -55,9 +55,9 @@ def call_facts(call: SentCall) -> CallFacts:
 def history_breaks(
     started: Sequence[TurnStarted], requests: Sequence[CanonicalRequest]
 ) -> list[HistoryBreak]:
-    """Return the turns of a session, but the first, that go on from no earlier one.
+    """Return a session's turns, except the first, that go on from no earlier turn.
 
-    `requests`: its calls in their order. If there is not one for each turn, as for a call with
+    `requests`: its calls in order. If a turn has no call of its own, as when a call asks for
     several choices, no message is named.
     """
     breaks = []

@@ -12,11 +12,11 @@ class PackageFacts:
 
     name: str
     versions: Mapping[str, str]
-    """Versions of its distributions; none for an adapter of the user's own."""
+    """Versions of its distributions; none for a user's own adapter."""
     python: str
     python_version: str
     other_versions: str = ""
-    """Packages of another version than the adapter is made for; empty if there are none."""
+    """Packages with another version than the adapter is made for; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class TaskFacts:
     metadata: tuple[str, ...] = ()
     """Names in the metadata of any task."""
     drawn_from: bool = False
-    """True if each says what it is drawn from."""
+    """True if each task says what it is drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFacts:
-    """A call of an environment to the policy."""
+    """A call from an environment to the policy."""
 
     path: str
     status: int
@@ -45,7 +45,7 @@ class CallFacts:
     unread: tuple[str, ...] = ()
     """Members that the gateway does not read."""
     fault: str = ""
-    """Words of the gateway about a call that it refused."""
+    """The gateway's words about a call that it refused."""
     tools: tuple[str, ...] = ()
     """Functions that it offers."""
     called: str = ""
@@ -77,7 +77,7 @@ class EpisodeFacts:
     task_id: str
     seconds: float
     status: str
-    """Of the session."""
+    """The session's status."""
     cause: str
     reason: str
     rewards: Mapping[str, float]
@@ -88,20 +88,20 @@ class EpisodeFacts:
     calls: Sequence[CallFacts]
     breaks: Sequence[HistoryBreak]
     read_calls: int
-    """Tool calls that were read from the tokens of its answers."""
+    """Tool calls that were read from its answers' tokens."""
     left: LeftBehind
-    """Programs and files of its process behind the episode that were not there before."""
+    """Programs and files that the episode left behind in its process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tryout:
-    """All that was seen of an environment."""
+    """All that was seen in a tryout."""
 
     package: PackageFacts
     tasks: TaskFacts
     warm_up_s: float
     episodes: Sequence[EpisodeFacts]
     left: tuple[str, ...]
-    """Programs that went on behind the end of its process."""
+    """Programs that outlived its process."""
     written: tuple[str, ...]
     """New names in the working directory."""

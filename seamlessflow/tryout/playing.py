@@ -1,4 +1,4 @@
-"""Episodes of a tryout: each in a session of its own, by the code that plays them in a run."""
+"""A tryout's episodes: each in its own session, by the code that plays them in a run."""
 
 import asyncio
 import time
@@ -38,9 +38,9 @@ from seamlessflow.tryout.system import TryoutSystem
 _NAME = "tryout"
 _LOOK_S = 0.3
 _ENDING_S = 3.0
-"""Time in which the kernel must have ended what was killed."""
+"""Time for the kernel to end what was killed."""
 _MARGIN_S = 60.0
-"""Time of an episode's task beyond that of the episode."""
+"""Time that an episode's task has beyond the episode."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class PlayedEpisodes:
 
     warm_up_s: float = 0.0
     tasks: dict[str, str] = field(default_factory=dict)
-    """Ids of tasks by session, with the session's role, in the order of the episodes."""
+    """Task ids by session, with the session's role, in episode order."""
     seconds: dict[str, float] = field(default_factory=dict)
     returned: dict[str, object] = field(default_factory=dict)
     left: dict[str, LeftBehind] = field(default_factory=dict)
@@ -88,7 +88,7 @@ def play(
 
 
 def episode_facts(system: TryoutSystem, played: PlayedEpisodes) -> list[EpisodeFacts]:
-    """Return the facts of all episodes, once their sessions are finalized.
+    """Return all episodes' facts, once their sessions are finalized.
 
     Raises `NotReady`, and what `TryoutSystem.check` raises.
     """
@@ -115,7 +115,7 @@ class _Speaker:
         self._policies: dict[str, ScriptedPolicy] = {}
 
     def asked(self, call: SentCall) -> WantedAnswer | None:
-        """Have the call that comes next in a session answered."""
+        """Set the answer to a session's next call; return it, or None if nothing is sampled."""
         if (request := request_of(call)) is None:
             return None
         policy = self._policies.setdefault(call.session_id, ScriptedPolicy(self._texts))
@@ -151,7 +151,7 @@ class _WatchedAgent:
         return False
 
     def _relayed(self, session: AgentSessions) -> AgentSessions:
-        """Return the session, or that of each role, with the URL of the relay."""
+        """Return the session, or each role's session, with the relay's URL."""
         if not isinstance(session, AgentSession):
             return {role: self._of_relay(of_role) for role, of_role in session.items()}
         return self._of_relay(session)
@@ -163,7 +163,7 @@ class _WatchedAgent:
 
 
 def _names(session: AgentSessions) -> Mapping[str, str]:
-    """Return the ids of the sessions of an episode by role."""
+    """Return an episode's session ids by role."""
     if isinstance(session, AgentSession):
         return {ALONE: session.session_id}
     return {role: of_role.session_id for role, of_role in session.items()}
@@ -243,7 +243,7 @@ def _task(policy: str, row: TaskRow, number: int, limit_s: float, roles: Sequenc
 
 
 async def _outliving(children: Sequence[EnvironmentChild]) -> tuple[str, ...]:
-    """Return the programs that go on although their process was ended, and they with it."""
+    """Return the programs that go on although they were ended with their process."""
     ends_s = time.monotonic() + _ENDING_S
     while True:
         left = tuple(program for child in children for program in child.left_behind().programs)
@@ -274,7 +274,7 @@ def _trajectories(kafka: KafkaSettings) -> Mapping[str, Trajectory]:
 
 
 def _turns(kafka: KafkaSettings) -> tuple[dict[str, list[TurnStarted]], dict[str, int]]:
-    """Return the turns of each session as they started, and the tool calls of all its answers."""
+    """Return each session's turns as they started, and the count of tool calls in its answers."""
     started: dict[str, list[TurnStarted]] = {}
     read: dict[str, int] = {}
     for item in read_topic(kafka, SESSIONS, Skipped()):

@@ -1,6 +1,6 @@
-"""The scripted policy of a tryout: what it says to each call of an environment. Pure.
+"""A tryout's scripted policy: what it says to each call from an environment. Pure.
 
-It calls the tools that a call offers, in turn, for the first few calls of a session. Then it says
+For the first few calls in a session, it calls the tools that a call offers, in turn. Then it says
 texts. Arguments are the smallest values that a tool's schema allows.
 """
 
@@ -28,7 +28,7 @@ JsonObject = Mapping[str, Any]
 
 
 class ScriptedPolicy:
-    """Answers of one session, in the order of its calls."""
+    """One session's answers, in call order."""
 
     def __init__(self, texts: Sequence[str] = TEXTS) -> None:
         """`texts`: said in turn, the last one again and again."""
@@ -66,7 +66,7 @@ def offered_tools(request: CanonicalRequest) -> Sequence[JsonObject]:
 
 
 def example(schema: Any, root: Any = None, depth: int = 0) -> Any:
-    """Return a small value that a JSON schema allows, as far as its usual words go."""
+    """Return a small value that a JSON schema allows, if the schema uses only usual keywords."""
     root = schema if root is None else root
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return "a"

@@ -1,7 +1,7 @@
-"""A relay between an environment and the gateway: it shows each call to the scripted policy, and
-keeps what was sent and answered.
+"""A relay between an environment and the gateway: it shows each call to the scripted policy.
 
-All passes as it is. An answer is passed on once it is whole, streamed ones too.
+It keeps what was sent and answered. All passes as it is. An answer is passed on once it is whole,
+even if it is streamed.
 """
 
 import threading
@@ -37,13 +37,13 @@ class WantedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SentCall:
-    """A call of an environment, and its answer."""
+    """An environment's call, and its answer."""
 
     session_id: str
     """Session that its path or its key names; empty if none does."""
     method: str
     path: str
-    """Path behind that of the session."""
+    """Path behind the session's path."""
     query: str
     body: bytes
     repeats: int
@@ -63,16 +63,16 @@ class Relay(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, gateway: str, asked: Asked) -> None:
-        """`asked` gets each call before it is passed on, and has it answered."""
+        """`asked` gets each call before it is passed on, and chooses its answer."""
         super().__init__((HOST, 0), _RelayHandler)
         self.gateway = gateway
         self.asked = asked
         self.url = f"http://{HOST}:{self.server_port}"
         self.client = httpx.Client(timeout=_LIMIT_S, trust_env=False)
         self.calls: list[SentCall] = []
-        """All calls, in the order of their answers."""
+        """All calls, in the order in which they were answered."""
         self.sessions: dict[str, str] = {}
-        """Sessions by their keys."""
+        """Session ids by key."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Leave out the lines about a client that went away."""

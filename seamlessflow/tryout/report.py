@@ -1,4 +1,4 @@
-"""Report of a tryout: findings in plain words, and all facts as JSON. Pure."""
+"""A tryout's report: findings in plain words, and all facts as JSON. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ _AGENTS_PAGE = "docs/agents/environments.md"
 
 
 def findings(tried: Tryout) -> list[Finding]:
-    """Return all findings, those of the package first."""
+    """Return all findings, the package's first."""
     return [
         _package(tried),
         _tasks(tried),

@@ -1,6 +1,6 @@
-"""The processes of a tryout: Kafka, gateway, manager and scheduler as in a run, and one worker.
+"""A tryout's processes: Kafka, gateway, manager and scheduler as in a run, and one worker.
 
-The policy has a tokenizer and no weights. It is that of the configuration's model, or a small one
+The policy has a tokenizer and no weights. The tokenizer is the configured model's, or a small one
 that code makes.
 """
 
@@ -72,7 +72,8 @@ def tryout_system(
 ) -> Iterator[TryoutSystem]:
     """Yield the processes once a call was answered; end them in order.
 
-    `config` is of the tryout alone: all of it lies in its `out`. `notice` is told of restarts.
+    `config` is only for the tryout: all its files lie in its `out`. `notice` is called for
+    restarts.
     """
     supervisor = Supervisor(config.restarts, notice)
     with (
@@ -103,7 +104,7 @@ def tryout_system(
 
 
 def _published(config: RunConfig, kafka: KafkaSettings, launcher: Launcher) -> PolicyWeights:
-    """Announce the policy as version 0, whose files are those of its tokenizer."""
+    """Announce the policy as version 0, whose only files are its tokenizer's."""
     settings = TrainerSettings(
         kafka=kafka,
         data_dir=config.out,
@@ -130,7 +131,7 @@ def _published(config: RunConfig, kafka: KafkaSettings, launcher: Launcher) -> P
 
 
 def _answers(system: TryoutSystem) -> bool:
-    """Return whether a call in a session of its own is answered."""
+    """Return whether a call in a new session is answered."""
     headers = {"authorization": f"Bearer {system.admin_key}"}
     policy = system.config.run.policy
     asked = {"model": policy, "messages": [{"role": "user", "content": "?"}], "max_tokens": 2}

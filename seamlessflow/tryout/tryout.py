@@ -1,7 +1,7 @@
 """Tryout of an environment: its tasks are listed, and episodes played against a scripted policy.
 
-It needs no Kafka, no model and no GPU of the user's. What it gathers is judged in `report.py`.
-Called by `seamlessflow environments doctor`.
+The user needs no Kafka, no model and no GPU for it. `report.py` judges what it gathers. Called by
+`seamlessflow environments doctor`.
 """
 
 import asyncio
@@ -53,13 +53,13 @@ class TryoutPlan:
     """Run whose policy, rewards and manager are taken; None: a small policy, and one reward."""
     episodes: int = 1
     texts: Sequence[str] = TEXTS
-    """Words of the policy, in turn."""
+    """The policy's words, in turn."""
 
 
 def try_out(plan: TryoutPlan, stop: Stop, show: ShowLine) -> Tryout:
-    """Return what was seen. `show` gets lines of progress.
+    """Return what was seen. `show` gets lines about the progress.
 
-    Raises `EnvironmentUnusable`, and the errors of the processes.
+    Raises `EnvironmentUnusable`, and the processes' errors.
     """
     agents = plan.agents.model_copy(update={"rewards": _needed_rewards(plan)})
     spec = environment_spec(agents, os.environ, plan.out / "logs" / "environment.log")
@@ -80,7 +80,7 @@ def try_out(plan: TryoutPlan, stop: Stop, show: ShowLine) -> Tryout:
 
 
 def _needed_rewards(plan: TryoutPlan) -> tuple[str, ...]:
-    """Return the names of the rewards that a session needs of the environment."""
+    """Return the names of the rewards that a session needs from the environment."""
     if plan.config is None:
         return plan.agents.rewards
     judges = plan.config.rewards.judges
@@ -88,7 +88,7 @@ def _needed_rewards(plan: TryoutPlan) -> tuple[str, ...]:
 
 
 def _config(plan: TryoutPlan) -> RunConfig:
-    """Return the configuration of the tryout's processes."""
+    """Return the configuration for the tryout's processes."""
     config = RunConfig() if plan.config is None else plan.config
     policy = config.policy
     if plan.config is None:
@@ -111,7 +111,7 @@ def _config(plan: TryoutPlan) -> RunConfig:
 
 
 def _package(spec: EnvironmentSpec) -> PackageFacts:
-    """Return the facts of a package. Raises `EnvironmentUnusable` if its Python does not run."""
+    """Return a package's facts. Raises `EnvironmentUnusable` if its Python does not run."""
     package = KNOWN.get(spec.name)
     facts = python_facts(spec.python, package)
     others = "" if package is None else other_versions(package, facts.packages)
@@ -121,7 +121,7 @@ def _package(spec: EnvironmentSpec) -> PackageFacts:
 def _listed(
     spec: EnvironmentSpec, plan: TryoutPlan, show: ShowLine
 ) -> tuple[Sequence[TaskRow], TaskFacts]:
-    """Return the tasks to play, and the facts of all, read as a run reads them."""
+    """Return the tasks to play, and facts about all tasks, read as a run reads them."""
     file = plan.out / "tasks.jsonl"
     begun_s = time.monotonic()
     count = asyncio.run(write_tasks(spec, file, lambda number: show(f"{number:,} tasks listed")))

@@ -1,7 +1,7 @@
-"""Members of a call's body that the gateway does not read. Pure.
+"""Members in a call body that the gateway does not read. Pure.
 
-No list of names decides it, since dialects have none: each member is replaced by values that no
-reader takes. If the dialect makes the same request of those bodies, it does not read the member.
+Dialects have no list of the names that they read. So each member is replaced by values that no
+reader takes. If the dialect makes the same request from those bodies, it does not read the member.
 """
 
 import json
@@ -19,14 +19,14 @@ _MOST_PLACES = 300
 _PASSED_WHOLE = frozenset({"parameters", "input_schema", "schema", "properties", "arguments"})
 """Members whose content goes to the model as it is."""
 _OF_THE_FORM = frozenset({"response_format.json_schema.name", "text.format.name"})
-"""Members that the vendor demands and that say nothing; so does each `type`."""
+"""Members that the vendor demands although they say nothing; each `type` is like that."""
 MemberPath = Sequence[str | int]
 
 
 def unread_members(dialect: Dialect, body: Mapping[str, Any]) -> list[str]:
     """Return the members that change nothing, such as `user` and `messages[].name`.
 
-    Empty for a body that is refused.
+    Empty if the body is refused.
     """
     made = _request(dialect, body)
     if made is None:
@@ -44,7 +44,7 @@ def _judge(
     place: MemberPath,
     judged: dict[str, bool],
 ) -> None:
-    """Note of each member below a place if it is read, of members of all elements of a list once.
+    """Note if each member below a place is read; list elements share one note for a member.
 
     What is not read has no members to look at.
     """
@@ -76,7 +76,7 @@ def _members(part: object) -> Iterator[tuple[str | int, object]]:
 
 
 def _replaced(part: Any, place: MemberPath, value: object) -> Any:
-    """Return a copy of the parts on the way to a place, which has another value."""
+    """Return a part with another value at a place; only the parts on the way are copied."""
     if not place:
         return value
     first, *rest = place

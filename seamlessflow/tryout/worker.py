@@ -1,6 +1,6 @@
-"""A rollout worker in a thread, whose engine says what it is told for each session.
+"""A rollout worker in a thread, whose engine gives each session the answers that were set.
 
-All else of it is as in a run: it has a role, writes tokens to the log, and parses messages.
+Everything else is as in a run: it has a role, writes tokens to the log, and parses messages.
 """
 
 import threading
@@ -26,7 +26,7 @@ WORKER = "w0"
 _ASKED: JsonObject = {"role": "user", "content": "?"}
 _NOTHING_SAID = "I have nothing to say."
 _LONGEST_BEGUN = 256
-"""Most tokens of an answer that its prompt may have: the opening of a call that is forced."""
+"""Most tokens of its answer that a prompt may already have: a forced call's opening."""
 _END_S = 30.0
 
 
@@ -40,10 +40,10 @@ class SaidAnswers:
         self._otherwise = renderer.encode(_NOTHING_SAID)
 
     def say(self, session_id: str, message: JsonObject, tools: list[JsonObject]) -> str:
-        """Have the next turns of a session answered so.
+        """Answer a session's next turns with this message.
 
-        Return why the policy's template cannot write the message, whose text is then said; empty
-        if it can.
+        Return why the policy's template cannot write the message; empty if it can. If it cannot,
+        only the message's text is said.
         """
         reason = ""
         with self._lock:
@@ -56,7 +56,7 @@ class SaidAnswers:
         return reason
 
     def script(self, prompt: bytes, sampling: SamplingParams) -> Script:
-        """Return the script of a request: what of the answer its prompt has not."""
+        """Return a request's script: the part of the answer that its prompt lacks."""
         with self._lock:
             ids = self._ids.get(sampling.session, self._otherwise)
         rest = ids[_begun(prompt, ids) :] or self._otherwise
@@ -64,7 +64,7 @@ class SaidAnswers:
 
 
 class SpeakingWorker:
-    """A worker of this process. A context manager, which ends it."""
+    """A worker in this process. A context manager, which ends it."""
 
     def __init__(self, kafka: KafkaSettings, policy: str, answers: SaidAnswers) -> None:
         settings = RolloutSettings(
@@ -95,12 +95,12 @@ class SpeakingWorker:
     def _run(self) -> None:
         try:
             self._process.run(self._stop)
-        except BaseException as error:  # told by `check` of the tryout
+        except BaseException as error:  # `TryoutSystem.check` raises it
             self.error = error
 
 
 class _SpeakingEngines:
-    """The factory of its engine, which reads no weights."""
+    """Its engine's factory, which reads no weights."""
 
     whole_vocabulary = True
     loads_asleep = True

@@ -24,7 +24,7 @@ _SHOWN_REWARDS = 60
 
 
 class Display(Protocol):
-    """Shows phases and progress of a run, as often as it likes. Used from one thread."""
+    """Shows a run's phases and progress, as often as it likes. Used from one thread."""
 
     def phase(self, what: str) -> None:
         """Show that a new phase begins."""
@@ -37,7 +37,7 @@ class Display(Protocol):
 
 
 class ShownFailures:
-    """Failed samples that were shown: each kind in full when it is new, and with counts at last."""
+    """Failed samples that were shown: each new kind in full, and all kinds with counts at last."""
 
     def __init__(self, notice: Callable[[str], object]) -> None:
         self._notice = notice
@@ -61,7 +61,7 @@ class ShownFailures:
 
 
 class PlainDisplay:
-    """Display for logs and pipes: a line for each phase and step, and one more for ten steps."""
+    """Display for logs and pipes: a line for each phase and step, and one more every ten steps."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -217,18 +217,18 @@ def others_line(progress: RunProgress) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return values as bars between 0 and the largest of them, or 1 if that is larger."""
+    """Return values as bars between 0 and the largest value, or 1 if that is larger."""
     top = max([1.0, *values])
     return "".join(_BARS[min(7, max(0, int(value / top * 8)))] for value in values)
 
 
 def limits(progress: RunProgress) -> str:
-    """Return the shares of recent sessions that a limit ended."""
+    """Return the share of recent sessions that each limit ended."""
     return ", ".join(f"{limit} {share:.0%}" for limit, share in progress.recent_limits().items())
 
 
 class StepLines:
-    """The lines of steps that were not shown yet."""
+    """Lines for steps that were not shown yet."""
 
     def __init__(self) -> None:
         self._shown: set[tuple[str, int, int]] = set()
@@ -262,7 +262,7 @@ class StepLines:
 
 
 def step_line(step: Step, progress: RunProgress) -> str:
-    """Return a step's version, reward, tokens and staleness, and the parts left out of it."""
+    """Return a step's version, reward, tokens and staleness, and what was left out of it."""
     metrics = step.metrics
     parts = [f"{step_name(step.step)}/{progress.total}", f"version {step.version}"]
     parts.append("no reward" if step.reward is None else f"reward {step.reward:.3f}")

@@ -1,7 +1,7 @@
 """A run's observer, for the launcher: reads its progress, and reports processes that stand still.
 
 The progress is a fold over `control` and `fleet`; the reports are written to `control`. The
-scheduler reports what it sees on the log, but not itself or the broker.
+scheduler reports what it sees on the log, but it cannot report itself or the broker.
 """
 
 import logging
@@ -57,7 +57,7 @@ class Observer:
 
 
 def progress_from_now(config: RunConfig) -> RunProgress:
-    """Return the progress of a run whose present processes start now, with all its policies."""
+    """Return the progress for a run whose present processes start now, with all its policies."""
     steps = config.run.steps
     return RunProgress(
         config.run.policy,
@@ -107,7 +107,7 @@ class StallReports:
             _log.warning("a process that stood still is not reported on the log: %s", away)
 
     def send(self, report: ProgressStalled) -> None:
-        """Write a report, or once Kafka is back; the launcher goes on without it."""
+        """Write a report, now or once Kafka is back; the launcher goes on without it."""
         try:
             self._producer = self._producer or Producer(self._kafka, "launcher-stalls")
             self._producer.send(CONTROL.name, report)

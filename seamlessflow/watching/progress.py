@@ -28,12 +28,12 @@ _LIMIT = "ended_at/"
 _CUT = "failed_at_limit"
 _KINDS_OF_FAILURES = 20
 _OF_A_TASK = re.compile(r"[0-9a-f]{8,}|\d+")
-"""Parts of an error that differ by task, such as its number: the same failure all the same."""
+"""Parts of an error that differ by task, such as its number; without them, failures are alike."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """An optimizer step that is completed."""
+    """A completed optimizer step."""
 
     step: int
     version: int
@@ -42,7 +42,7 @@ class Step:
 
     @property
     def reward(self) -> float | None:
-        """Mean terminal reward of its sessions."""
+        """Its sessions' mean terminal reward."""
         return self.metrics.get("reward_mean")
 
 
@@ -54,12 +54,12 @@ class SampleFailures:
     first: r.SampleFailed
     """The first of them; its detail has a traceback if there is one."""
     what: str
-    """Its error in a line."""
+    """Their error in a line."""
 
 
 @dataclass
 class RunProgress:
-    """A run's state; `total` is the number of optimizer steps that it will have.
+    """A run's state; `total` is how many optimizer steps it will have.
 
     With several policies it is the first one's state, and `others` has the further ones'.
     """
@@ -81,33 +81,33 @@ class RunProgress:
     """Workers that have taken a role."""
     steps: dict[int, Step] = field(default_factory=dict)
     begun_ms: int | None = None
-    """Time of the first training group that the present processes admitted, or step they began."""
+    """Time when the present processes admitted a first training group, or began a first step."""
     finished: int = 0
-    """Steps of the newest `RunFinished`."""
+    """Steps in the newest `RunFinished`."""
     running_groups: set[str] = field(default_factory=set)
     exploring: set[str] = field(default_factory=set)
     """Explorations that are not ready."""
     ready_groups: set[str] = field(default_factory=set)
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
     failures: dict[str, SampleFailures] = field(default_factory=dict)
-    """Failed samples by the last line of their description."""
+    """Failed samples by kind: the last line of their description, without numbers."""
     skipped: Skipped = field(default_factory=Skipped)
     """Records that could not be read, and that this progress lacks."""
     now_ms: int = 0
     _joined: set[str] = field(default_factory=set)
-    """Incarnations of the present processes, so that those of an earlier start are not reported."""
+    """Incarnations of the present processes, so that earlier ones are not reported."""
     _busy: dict[str, str] = field(default_factory=dict)
     """Incarnation of the process that has, or is to take, each worker's role."""
     _tokens: deque[tuple[int, int]] = field(default_factory=deque)
 
     @property
     def done(self) -> int:
-        """Number of completed optimizer steps."""
+        """Count of completed optimizer steps."""
         return len(self.steps)
 
     @property
     def is_finished(self) -> bool:
-        """True once the trainer of each policy has reported the run's end."""
+        """True once each policy's trainer has reported the run's end."""
         others = all(other.is_finished for other in self.others.values())
         return self.finished >= self.total and others
 
@@ -143,7 +143,7 @@ class RunProgress:
             self._notice(record)
 
     def common_failures(self, most: int = 3) -> list[str]:
-        """Return a line for each of the most frequent failures of samples, and for the rest."""
+        """Return a line for each of the most frequent sample failures, and for the rest."""
         failures = sorted(self.failures.items(), key=lambda entry: -entry[1].count)
         lines = [f"{failed.count} samples failed: {failed.what}" for _, failed in failures[:most]]
         if rest := sum(failed.count for _, failed in failures[most:]):
@@ -158,18 +158,18 @@ class RunProgress:
         return [reward for reward in rewards if reward is not None]
 
     def recent_reward(self, steps_ago: int = 0) -> float | None:
-        """Return the mean over ten steps, the last of them `steps_ago`; None without any."""
+        """Return the mean over ten steps, the last one `steps_ago`; None without a reward."""
         rewards = self.rewards()
         window = rewards[: len(rewards) - steps_ago][-RECENT_STEPS:]
         return fmean(window) if window else None
 
     def recent_limits(self) -> Mapping[str, float]:
-        """Return the shares of the sessions that a limit ended, by limit, over ten steps."""
+        """Return the share of sessions that each limit ended, over ten steps."""
         recent = [self.steps[number].metrics for number in sorted(self.steps)[-RECENT_STEPS:]]
         return shares_of_ended(recent, _LIMIT, "sessions_ended")
 
     def masked(self) -> dict[str, int]:
-        """Return how many sampled tokens of all steps were not trained, by reason."""
+        """Return how many sampled tokens in all steps were not trained, by reason."""
         return masked_tokens([step.metrics for step in self.steps.values()])
 
     def tokens_per_s(self) -> float:
@@ -182,7 +182,7 @@ class RunProgress:
         return recent * 1000 / (self.now_ms - since_ms)
 
     def seconds_left(self) -> float | None:
-        """Estimate the rest of the run at the pace of the last steps; None before the first."""
+        """Estimate the run's seconds left at the last steps' pace; None before the first step."""
         ends = self._ends(_PACE_STEPS)
         if len(ends) < 2:
             return None
@@ -190,9 +190,9 @@ class RunProgress:
         return max(0.0, (self.total - self.done) * pace_ms / 1000)
 
     def _ends(self, steps: int) -> list[int]:
-        """Return when the last steps of the present processes ended, after the first's beginning.
+        """Return when the present processes began, then when each step ended: the last few times.
 
-        Empty before that beginning.
+        Empty before they began.
         """
         if self.begun_ms is None:
             return []
@@ -200,7 +200,7 @@ class RunProgress:
         return [self.begun_ms, *sorted(ends)][-steps - 1 :]
 
     def _speed_since_ms(self) -> int:
-        """Return the longer ago of ten seconds and the beginning of the last two steps."""
+        """Return the earlier time: ten seconds ago, or when the last two steps began."""
         return min([self.now_ms - _SPEED_WINDOW_MS, *self._ends(_SPEED_STEPS)[:1]])
 
     def _own(self, record: Record) -> bool:
@@ -217,7 +217,7 @@ class RunProgress:
                 self._begin(record.at_ms)
             case r.GroupReady() if record.group_id in self.exploring:
                 self.exploring.discard(record.group_id)
-            # Only groups that were admitted for training, not those of evaluations.
+            # Only groups that were admitted for training, not for evaluations.
             case r.GroupReady() if record.group_id in self.running_groups:
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.add(record.group_id)

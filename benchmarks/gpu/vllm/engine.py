@@ -1,4 +1,4 @@
-"""vLLM as the engine of a worker: tokens a second against the bare server, new weights, sleep."""
+"""vLLM as a worker's engine: tokens a second against the bare server, new weights, sleep."""
 
 import shutil
 import time
@@ -22,7 +22,7 @@ _MIB = 2**20
 
 
 def run(asked: Asked) -> Figures:
-    """Return tokens a second, seconds of each move, and what sleep frees."""
+    """Return tokens a second, each move's seconds, and what sleep frees."""
     settings = server_settings(asked)
     model = write_model(asked.directory / "model", asked.small)
     make_tokenizer(model)

@@ -1,4 +1,4 @@
-"""Settings of the vLLM server that the parts of this folder measure."""
+"""Settings for the vLLM server that the parts in this folder measure."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from benchmarks.gpu.part import Asked, Lacks
 from seamlessflow.producers.rollout.settings import VllmSection
 
 MAX_LENGTH = 2048
-"""Tokens of a prompt and its completion."""
+"""Tokens in a prompt and its completion."""
 _MIB = 2**20
 
 

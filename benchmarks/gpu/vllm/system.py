@@ -1,7 +1,7 @@
-"""The processes of a whole system around a vLLM server that runs already, on loopback.
+"""A whole system's processes around a vLLM server that runs already, on loopback.
 
-Kafka, gateway, trajectory manager and one worker; the role that a scheduler assigns is written by
-the part, since nothing here moves.
+They are Kafka, gateway, trajectory manager and one worker. The part itself writes the role that a
+scheduler would assign, since nothing here moves.
 """
 
 import time
@@ -51,7 +51,7 @@ class WholeSystem:
     url: str
 
     def await_sessions(self) -> None:
-        """Wait until sessions of all partitions can be opened. Raises `RuntimeError`."""
+        """Wait until sessions on all partitions can be opened. Raises `RuntimeError`."""
         deadline = time.monotonic() + _READY_S
         while True:
             self.children.check()

@@ -1,4 +1,4 @@
-"""A random model that samples ordinary text alone, so that all answers are as long as asked."""
+"""A random model that samples only ordinary text, so that all answers are as long as asked."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from seamlessflow.demo.tokenizer import CONTROL_TOKENS, MARKUP_TOKENS, make_toke
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 _PUSH = 4.0
-"""Far above the other numbers of an embedding, of which few are beyond 0.05."""
+"""Far above the other numbers in an embedding, few of which are beyond 0.05."""
 
 
 def write_talker(directory: Path, small: bool) -> None:
     """Write a model and its tokenizer; see `random_model` for the shape.
 
-    The first number of every embedding is large: positive for tokens of texts, negative for those
-    that end a turn or mark its parts, and for those without a text. It remains the largest of the
-    hidden state, and the same table gives the logits: behind a token of a text, as every prompt
-    ends with one, only such tokens are sampled.
+    Every embedding's first number is large: positive for text tokens, negative for tokens that end
+    a turn or mark its parts, and for tokens without a text. It remains the largest in the hidden
+    state, and the same table gives the logits. So only text tokens are sampled behind a text token,
+    and every prompt ends with one.
     """
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)

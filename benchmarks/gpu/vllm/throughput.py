@@ -24,7 +24,7 @@ from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
 
 _DIGITS = " ".join(str(number % 10) for number in range(20))
 _MOST_S = 60.0
-"""Time for all calls of a round; the first one that needs more ends the part."""
+"""Time for all calls in a round; the first one that needs more ends the part."""
 _KINDS: Mapping[str, Mapping[str, object]] = {
     "plain": {},
     "streamed": {"stream": True, "stream_options": {"include_usage": True}},
@@ -42,7 +42,7 @@ class Streams:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a round."""
+        """Tokens in a round."""
         return self.streams * self.calls_a_stream * self.tokens_a_call
 
 
@@ -63,12 +63,12 @@ class Way:
 
 
 def run(asked: Asked) -> Figures:
-    """Return tokens a second of both ways, for plain and for streamed calls."""
+    """Return tokens a second for both ways, with plain and with streamed calls."""
     return compare(asked, Streams(8, 4, 128, 3) if asked.small else Streams(64, 2, 512, 3))
 
 
 def compare(asked: Asked, streams: Streams) -> Figures:
-    """Return the figures of a load. Raises `Lacks`, `Unmet`, `VllmNotStarted`."""
+    """Return a load's figures. Raises `Lacks`, `Unmet`, `VllmNotStarted`."""
     settings = server_settings(asked)
     facts = Manifest(policy=POLICY, version=0, optimizer_step=0, lineage="part", dtype="float32")
     fill = partial(write_talker, small=asked.small)
@@ -87,7 +87,7 @@ def compare(asked: Asked, streams: Streams) -> Figures:
 
 
 def _compared(system: WholeSystem, server: str, streams: Streams, kind: str) -> dict[str, object]:
-    """Return the figures of one kind of calls, after a round of each way to warm up."""
+    """Return the figures for one kind of call, after each way's round to warm up."""
     bare, through = ways = Way(server, {}), Way(system.url, system.pids)
     for way in ways:
         _round(system, Way(way.url, way.pids), streams, kind, "warm-up")
@@ -106,7 +106,7 @@ def _compared(system: WholeSystem, server: str, streams: Streams, kind: str) -> 
 
 
 def _round(system: WholeSystem, way: Way, streams: Streams, kind: str, name: str) -> None:
-    """Send the calls of all streams; add what came."""
+    """Send all streams' calls; add what came."""
     place = httpx.URL(way.url)
     orders = {
         "host": place.host,

@@ -13,21 +13,20 @@ class TaskDataSection(Section):
 
     map: dict[str, str | dict[str, str]] = Field(
         {},
-        description="Members of a task and the columns that they come from, such as {prompt: "
-        "question, answer: solution, metadata: {level: level}}; a.b is b inside a; none: a task "
-        "has all columns",
+        description="Column for each task member, such as {prompt: question, answer: solution, "
+        "metadata: {level: level}}; a.b means b inside a; none: the task takes all columns",
     )
     where: dict[str, Scalar | list[Scalar]] = Field(
         {},
-        description="Values that columns of a row must have, or one of a list of values, such as "
-        "{level: [1, 2]}; other rows are no tasks",
+        description="Values that a row must have, by column; a list means one of several, such as "
+        "{level: [1, 2]}; other rows are left out",
     )
     held_back: float = Field(
         0,
         ge=0,
         lt=1,
-        description="Share of the tasks, by the hash of their ids, that are not trained on; an "
-        "evaluation that names the same share has them alone",
+        description="Share of the tasks that are not trained on, chosen by a hash over their ids; "
+        "an evaluation that names the same share gets only these",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""The command `export` behind its options: progress and outcome."""
+"""Work that the command `export` starts: progress and outcome."""
 
 import sys
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ from seamlessflow.terminal import clean_console, reading_bar
 
 
 def run_export(out: Path | None, job: ExportJob) -> None:
-    """Export from the Kafka of the run in `out`, or of the environment, and print the outcome.
+    """Export from the Kafka of the run in `out`, or the environment's, and print the outcome.
 
-    Raises `typer.Exit` if nothing was written and a name of the selection is not there.
+    Raises `typer.Exit` if nothing was written and a selected name does not exist.
     """
     console = clean_console()
     try:

@@ -1,4 +1,4 @@
-"""The command `replay fork` behind its options: progress, outcome, exit status."""
+"""Work that the command `replay fork` starts: progress, outcome, exit status."""
 
 import sys
 from collections.abc import Iterator
@@ -35,8 +35,8 @@ class ForkOptions:
 def run_fork(options: ForkOptions) -> None:
     """Write the file and print the outcome.
 
-    Raises `typer.Exit` if there is nothing to fork, or a session, group or task that was named is
-    not there.
+    Raises `typer.Exit` if there is nothing to fork, or if a named session, group or task does not
+    exist.
     """
     console = clean_console()
     job = options.job

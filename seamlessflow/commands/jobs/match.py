@@ -1,4 +1,4 @@
-"""The command `replay match` behind its options."""
+"""Work that the command `replay match` starts."""
 
 import sys
 from collections.abc import Iterator
@@ -37,10 +37,10 @@ class MatchOptions:
 
 
 def run_match(options: MatchOptions) -> None:
-    """Count the rules that would have matched, and print them.
+    """Count by which rules turns would have been matched, and print the counts.
 
-    Raises `SettingsRejected`, and `typer.Exit` if a session, group or task that was named is not
-    there.
+    Raises `SettingsRejected` for wrong options. Raises `typer.Exit` if a named session, group or
+    task does not exist.
     """
     if (options.strictness is None) == (options.renderer is None):
         raise SettingsRejected("--strictness, --renderer", "give one of the two: each is a trial")

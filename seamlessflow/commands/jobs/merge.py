@@ -1,4 +1,4 @@
-"""The command `replay merge` behind its options: progress, outcome, exit status."""
+"""Work that the command `replay merge` starts: progress, outcome, exit status."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -45,7 +45,7 @@ class MergeOptions:
     processes: int | None
     as_json: bool
     late_rewards: bool = False
-    """True: sessions get the rewards of judges that came late."""
+    """True: sessions get the rewards that judges gave too late."""
 
     @property
     def session(self) -> str | None:
@@ -56,8 +56,8 @@ class MergeOptions:
 def run_merge(options: MergeOptions) -> None:
     """Merge, and print the outcome.
 
-    Raises `typer.Exit` if a recorded trajectory is not what its events give. Also raises it if a
-    session, group or task that was named is not there.
+    Raises `typer.Exit` if a recorded trajectory is not what its events give, or if a named session,
+    group or task does not exist.
     """
     console = clean_console()
     try:
@@ -94,7 +94,7 @@ def run_merge(options: MergeOptions) -> None:
 def _rules(
     options: MergeOptions, kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
 ) -> MergeRules:
-    """Return the rules of the options, with the rewards that came late if these are asked for."""
+    """Return the options' rules, with late rewards if these are asked for."""
     if not options.late_rewards:
         return options.rules
     return replace(options.rules, late=late_rewards(kafka, skipped, stopping))
@@ -108,7 +108,7 @@ def _show_trees(console: Console, job: MergeJob, session_id: str) -> None:
 
 
 def merge_view(outcome: MergeOutcome) -> RenderableType:
-    """Return the sentences and tables of a replay."""
+    """Return a replay's sentences and tables."""
     parts: list[RenderableType] = [Text(line) for line in _sentences(outcome)]
     if outcome.merged.differences:
         differences = outcome.merged.differences
@@ -163,7 +163,7 @@ def _sentences(outcome: MergeOutcome) -> Iterator[str]:
         )
     if masked := {name: count for name, count in merged.masked.most_common() if count}:
         yield f"not trained: {listed(masked)} tokens"
-    # Those of partitions that an earlier replay wrote are not counted: it judged them.
+    # Judgements in partitions that an earlier replay wrote are not counted: it used them.
     if outcome.judgements > merged.judged and not merged.went_on:
         missed = outcome.judgements - merged.judged
         yield f"! {missed:,} sessions of --rewards were not among them"

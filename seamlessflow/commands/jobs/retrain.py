@@ -1,4 +1,4 @@
-"""The command `replay train` behind its options: progress, comparison, exit status."""
+"""Work that the command `replay train` starts: progress, comparison, exit status."""
 
 import json
 import sys
@@ -47,9 +47,9 @@ class TrainOptions:
     until: int | None
     """Step before which it ends."""
     step: int | None
-    """Step in which it ends, as records count, before the update, to look at its tensors."""
+    """Step in which it ends before the update, to look at tensors; counted from 0 as in records."""
     micro_batch: int | None
-    """Micro-batch of it after which it ends; the last if it is None."""
+    """Micro-batch in that step after which it ends; None: the last one."""
     tensors: Path | None
     weights: Path | None
     picture: Path | None
@@ -59,7 +59,7 @@ class TrainOptions:
 def run_training_again(options: TrainOptions) -> None:
     """Execute the steps again, and print how they compare.
 
-    Raises `typer.Exit` if tensors differ on the kind of machine that is recorded.
+    Raises `typer.Exit` if tensors differ although the machine is the recorded kind.
     """
     console = clean_console(stderr=options.as_json, highlight=False, soft_wrap=True)
     _check(options)
@@ -97,9 +97,9 @@ def run_training_again(options: TrainOptions) -> None:
 
 
 def _check(options: TrainOptions) -> None:
-    """Raise `SettingsRejected` for options that contradict each other, or cannot be written.
+    """Raise `SettingsRejected` if options contradict each other, or a path cannot be written.
 
-    Raises `ExtraMissing` for a picture that no package draws.
+    Raises `ExtraMissing` if no installed package can draw the picture.
     """
     if options.weights is not None:
         if options.weights.exists():
@@ -123,9 +123,9 @@ def _check(options: TrainOptions) -> None:
 
 
 def _known_place(options: TrainOptions) -> StepTensors | None:
-    """Return the tensors of a step that are there to compare with, or None if the file is new.
+    """Return the step's tensors in the file `--tensors`, or None if the file is new.
 
-    Raises `SettingsRejected` for a file of another step or micro-batch than is asked for.
+    Raises `SettingsRejected` if the file has another step or micro-batch than is asked for.
     """
     if options.step is None or options.tensors is None:
         return None
@@ -155,7 +155,7 @@ def _inspect(
     number: int,
     expected: StepTensors | None,
 ) -> None:
-    """Execute a step up to a micro-batch; write its tensors or compare them with those there."""
+    """Execute a step up to a micro-batch; write its tensors, or compare them with `expected`."""
     path = options.tensors
     if path is None:
         return

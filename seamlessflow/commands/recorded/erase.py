@@ -13,19 +13,20 @@ if TYPE_CHECKING:
     from seamlessflow.recorded.erase.erasing import LogErased, LogErasure
 
 NamedSessions = Annotated[
-    list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")
+    list[str], typer.Argument(help="Session ids, or names; a name means all its sessions.")
 ]
 CopyPrefix = Annotated[
-    str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")
+    str, typer.Option(help="Prefix for the topics that get the copy, such as clean.")
 ]
 From = Annotated[
-    str | None, typer.Option("--from", help="Prefix of the topics to erase from.  [the run's]")
+    str | None,
+    typer.Option("--from", help="Prefix of the topics to erase from; by default the run's."),
 ]
-# A directory that is not there would pass for one from which the sessions were erased.
+# A missing directory would look like one from which the sessions were erased.
 Trained = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of the trained tokens.  [default: OUT/trained]",
+        help="Directory with the trained tokens; by default OUT/trained.",
         exists=True,
         file_okay=False,
     ),
@@ -33,7 +34,9 @@ Trained = Annotated[
 Exports = Annotated[
     list[Path] | None,
     typer.Option(
-        help="Directory with exports (.jsonl, .jsonl.gz); repeat.", exists=True, file_okay=False
+        help="Directory with exports (.jsonl, .jsonl.gz); can be repeated.",
+        exists=True,
+        file_okay=False,
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Write nothing, only count.")]
@@ -60,8 +63,8 @@ def erase(
 ) -> None:
     """Erase sessions: copy the log to another prefix without them, and take them out of files.
 
-    All other records keep their partition, offset, key, headers and time. A call that was cut off
-    is repeated as it was and goes on. The old topics stay until --delete-old.
+    All other records keep their partition, offset, key, headers and time. If a call is cut off, the
+    same command goes on. The old topics stay until --delete-old.
     """
     from seamlessflow.infra.errors import SettingsRejected
     from seamlessflow.infra.kafka.topics.existing import partition_counts

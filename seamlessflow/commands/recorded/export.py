@@ -32,13 +32,14 @@ class _Form(StrEnum):
 
 
 ExportDirectory = Annotated[
-    Path, typer.Option(help="Directory of the files; a new one, or to go on with.")
+    Path,
+    typer.Option(help="Directory for the files; a new one, or one from an export to go on with."),
 ]
-Format = Annotated[_FileFormat, typer.Option(help="Format of the files.")]
+Format = Annotated[_FileFormat, typer.Option(help="File format.")]
 FormOf = Annotated[
     _Form,
     typer.Option(
-        "--form", help="Columns: tables of sessions and chains, or those that a framework reads."
+        "--form", help="Columns: tables with sessions and chains, or those that a framework reads."
     ),
 ]
 
@@ -58,8 +59,8 @@ def export(
 ) -> None:
     """Write recorded sessions as Parquet or JSON lines, for analysis or another framework.
 
-    A file for each partition of `sessions` and table. If it is stopped or killed, the same command
-    goes on where it ended. It reads up to the log's end at its first start.
+    Each table gets a file for each partition of `sessions`. If it is stopped or killed, the same
+    command goes on where it ended. It reads up to the log's end at its first start.
     """
     from seamlessflow.commands.jobs.export import run_export
     from seamlessflow.recorded.export.exporting import ExportJob

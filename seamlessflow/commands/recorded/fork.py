@@ -36,31 +36,34 @@ class _ForkMode(StrEnum):
 
 
 ForksFile = Annotated[
-    Path, typer.Option("--to", help="File of the forks, one JSON object on each line.")
+    Path, typer.Option("--to", help="File for the forks, with one JSON object on each line.")
 ]
 TurnNamed = Annotated[
-    str | None, typer.Option("--turn", help="Turn by its id, by its number from 1, or last.")
+    str | None, typer.Option("--turn", help="A turn: its id, its number from 1, or last.")
 ]
 AfterToolResult = Annotated[
-    _ToolResults | None, typer.Option(help="Turns whose prompt ends with a tool's result.")
+    _ToolResults | None, typer.Option(help="All turns whose prompt ends with a tool's result.")
 ]
 BeforeCompaction = Annotated[
     bool,
-    typer.Option("--before-compaction", help="Last turns before the history was shortened."),
+    typer.Option(
+        "--before-compaction", help="The last turn before each time the history was shortened."
+    ),
 ]
 Behind = Annotated[
-    _Behind, typer.Option(help="Begin behind the turn's prompt, or behind its answer.")
+    _Behind, typer.Option(help="Begin after the turn's prompt, or after its answer.")
 ]
 Append = Annotated[
-    list[str] | None, typer.Option(help="Message of the user that the agent adds first; repeat.")
+    list[str] | None, typer.Option(help="User message that the agent adds first; can be repeated.")
 ]
-Samples = Annotated[int, typer.Option(min=1, help="Samples of each group.")]
+Samples = Annotated[int, typer.Option(min=1, help="Samples in each group.")]
 Mode = Annotated[
-    _ForkMode, typer.Option(help="playback: the agent begins anew and gets the recorded answers.")
+    _ForkMode,
+    typer.Option(help="playback: the agent begins from the start and gets the recorded answers."),
 ]
 RunTasks = Annotated[
     Path | None,
-    typer.Option("--task-file", help="The run's tasks, for those that are gone from the log."),
+    typer.Option("--task-file", help="The run's task file, for tasks that are gone from the log."),
 ]
 
 
@@ -86,8 +89,8 @@ def fork(
 ) -> None:
     """Make recorded sessions the beginning of new ones: a file of tasks for `pacing.forks`.
 
-    Each line is a place of a session: its exact tokens and messages, and the recorded task. They
-    are never trained again; all that is sampled behind them is.
+    Each line has a place in a session: its exact tokens and messages, and the recorded task. These
+    tokens are never trained again; all that is sampled behind them is trained.
     """
     from seamlessflow.commands.jobs.fork import ForkOptions, run_fork
     from seamlessflow.recorded.fork.forking import ForkJob

@@ -21,20 +21,21 @@ ImportedFiles = Annotated[
     ),
 ]
 ImportPrefix = Annotated[
-    str, typer.Option(help="Prefix of the topic to write: foreign. for foreign.trajectories.")
+    str,
+    typer.Option(help="Prefix for the topic to write, such as foreign. for foreign.trajectories."),
 ]
 Train = Annotated[
-    bool, typer.Option("--train", help="Leave the files' loss masks as they are, else 0.")
+    bool, typer.Option("--train", help="Keep the files' loss masks; without it, all masks are 0.")
 ]
-Policy = Annotated[str, typer.Option(help="Policy of rows that name none.")]
+Policy = Annotated[str, typer.Option(help="Policy for rows that name none.")]
 Version = Annotated[
-    int | None, typer.Option(min=0, help="Policy version of tokens for which a file has none.")
+    int | None, typer.Option(min=0, help="Policy version for tokens that have none in the file.")
 ]
 Unscored = Annotated[
     bool,
     typer.Option(
         "--unscored",
-        help="With --train, take rows without log-probs or versions also; only pools of "
+        help="With --train, also take rows without log-probs or versions; only pools in "
         "trainer.replay train them.",
     ),
 ]
@@ -42,7 +43,7 @@ Unscored = Annotated[
 Model = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of the model whose template renders conversations.",
+        help="Directory with the model whose template renders conversations.",
         exists=True,
         file_okay=False,
     ),
@@ -65,11 +66,11 @@ def import_files(
     model: Model = None,
     skip: Skip = False,
 ) -> None:
-    """Bring in tokens or conversations as trajectories of origin foreign.
+    """Import tokens or conversations as trajectories whose origin is foreign.
 
-    Columns of tokens are those of any form of `export`. Conversations are OpenAI's chat lines,
-    files of Claude Code, Codex and ATIF, and logs of OpenTelemetry, Langfuse and LiteLLM. All rows
-    are checked first. A row that was written by an earlier call is not written again.
+    Token columns are those that any form of `export` writes. Conversations are OpenAI's chat lines,
+    Claude Code, Codex and ATIF files, and OpenTelemetry, Langfuse and LiteLLM logs. All rows are
+    checked first. A row that an earlier call wrote is not written again.
     """
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.importing import importing
@@ -95,7 +96,7 @@ def import_files(
 
 
 def _reader(path: Path, conversations: "ConversationReader") -> "ReadRows":
-    """Return the reader of a file's rows, by its suffix and by what stands in it."""
+    """Return the reader for a file's rows, by the file's suffix and content."""
     from seamlessflow.recorded.importing.conversations.reading import reader_of
     from seamlessflow.recorded.importing.importing import jsonl_rows
 

@@ -1,4 +1,4 @@
-"""The command `seamlessflow judge`: recorded sessions judged anew, and compared."""
+"""The command `seamlessflow judge`: it judges recorded sessions again, and compares."""
 
 import sys
 from dataclasses import asdict
@@ -16,26 +16,34 @@ if TYPE_CHECKING:
     from seamlessflow.recorded.judging.comparison import JudgeBounds, JudgeComparison, JudgedAnew
 
 JudgeName = Annotated[
-    str, typer.Option("--judge", help="Judge, FILE.py:function or module:function.")
+    str, typer.Option("--judge", help="Judge: FILE.py:function or module:function.")
 ]
 RewardName = Annotated[
-    str, typer.Option("--name", help="Name of its reward, which replaces a recorded one.")
+    str,
+    typer.Option(
+        "--name", help="Name for its reward; a recorded reward with this name is replaced."
+    ),
 ]
 To = Annotated[
     Path | None,
-    typer.Option(help="JSON lines of the new rewards, for `seamlessflow replay merge --rewards`."),
+    typer.Option(
+        help="File for the new rewards, JSON lines for `seamlessflow replay merge --rewards`."
+    ),
 ]
 Compare = Annotated[
-    bool, typer.Option("--compare", help="Show what would change, and hold it to the bounds.")
+    bool, typer.Option("--compare", help="Show what would change, and check it against the bounds.")
 ]
 MostSigns = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Largest share of advantages that turn.")
+    float | None,
+    typer.Option(min=0, max=1, help="Largest share of advantages that may change their sign."),
 ]
 MostLost = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Largest share of groups that lose their signal.")
+    float | None,
+    typer.Option(min=0, max=1, help="Largest share of groups that may lose their signal."),
 ]
 MostUnrewarded = Annotated[
-    float | None, typer.Option(min=0, max=1, help="Largest share of sessions without a reward.")
+    float | None,
+    typer.Option(min=0, max=1, help="Largest share of sessions that may stay without a reward."),
 ]
 
 
@@ -53,16 +61,18 @@ def judge(
     tasks: Tasks = None,
     since: Since = None,
     until: Until = None,
-    timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds of a try.")] = 60,
-    concurrency: Annotated[int, typer.Option(min=1, help="Most tries at once.")] = 8,
-    retries: Annotated[int, typer.Option(min=0, help="Further tries behind a failure.")] = 2,
-    wait_s: Annotated[float, typer.Option(min=0, help="Seconds to wait out an outage.")] = 600,
+    timeout_s: Annotated[float, typer.Option(min=0.001, help="Seconds that a try may take.")] = 60,
+    concurrency: Annotated[int, typer.Option(min=1, help="Most tries at the same time.")] = 8,
+    retries: Annotated[int, typer.Option(min=0, help="Further tries after a failure.")] = 2,
+    wait_s: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait until an outage is over.")
+    ] = 600,
     as_json: AsJson = False,
 ) -> None:
     """Judge recorded sessions anew. The log stays as it is.
 
-    Sessions of training are judged that an agent finished. With --compare, the status is 78 if a
-    bound is exceeded.
+    It judges training sessions that an agent finished. With --compare, the status is 78 if a bound
+    is exceeded.
     """
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
@@ -106,7 +116,7 @@ def _report(judged: "Sequence[JudgedAnew]", bounds: "JudgeBounds | None", as_jso
 
 
 def _importable(judge: str) -> str:
-    """Return module:function of a judge, whose file may be named in place of a module."""
+    """Return a judge as module:function; `judge` may name a file instead of a module."""
     file, _, function = judge.rpartition(":")
     if not file.endswith(".py"):
         return judge

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from seamlessflow.recorded.merge.rules import MergeRules
 
-app = typer.Typer(help="Recorded sessions as input.", no_args_is_help=True)
+app = typer.Typer(help="Use recorded sessions as input.", no_args_is_help=True)
 app.command()(fork)
 
 
@@ -52,50 +52,60 @@ class _Purpose(StrEnum):
 
 MergePrefix = Annotated[
     str | None,
-    typer.Option(help="Prefix of the topic to write, such as again. for again.trajectories."),
+    typer.Option(help="Prefix for the topic to write, such as again. for again.trajectories."),
 ]
 ToDirectory = Annotated[
-    Path | None, typer.Option(help="Directory for a file of Avro records for each partition.")
+    Path | None,
+    typer.Option(help="Directory that gets a file with Avro records for each partition."),
 ]
 Verify = Annotated[
     bool, typer.Option("--verify", help="Compare with the recorded trajectories, byte by byte.")
 ]
 Diff = Annotated[
-    bool, typer.Option("--diff", help="Show what each rule changes; of one session the trees.")
+    bool,
+    typer.Option("--diff", help="Show what each rule changes; for one session, also its trees."),
 ]
 FoldVersion = Annotated[
-    int | None, typer.Option(min=1, help="Version of the fold's rules; see docs/manager/rules.md.")
+    int | None, typer.Option(min=1, help="Version of the fold rules; see docs/manager/rules.md.")
 ]
 TrainInexact = Annotated[
     bool | None,
-    typer.Option("--train-inexact/--mask-inexact", help="Turns sampled from a bent distribution."),
+    typer.Option(
+        "--train-inexact/--mask-inexact",
+        help="Whether to train turns that were not sampled from the policy's own distribution.",
+    ),
 ]
 TrainUndelivered = Annotated[
     bool | None,
-    typer.Option("--train-undelivered/--mask-undelivered", help="Turns that no client got."),
+    typer.Option(
+        "--train-undelivered/--mask-undelivered", help="Whether to train turns that no client got."
+    ),
 ]
 Siblings = Annotated[
-    _Siblings | None, typer.Option(help="Trained ones of several samples of a prompt.")
+    _Siblings | None, typer.Option(help="Which of several samples for one prompt are trained.")
 ]
-Purpose = Annotated[_Purpose | None, typer.Option(help="Purpose of all sessions, such as train.")]
+Purpose = Annotated[_Purpose | None, typer.Option(help="Purpose for all sessions, such as train.")]
 Threads = Annotated[
-    _Threads, typer.Option(help="tokens: a turn continues where most tokens are shared.")
+    _Threads, typer.Option(help="tokens: a turn continues where it shares most tokens.")
 ]
 ReturnOf = Annotated[
     list[str] | None,
-    typer.Option("--return", help="Weight of a reward in the return: correct=1; repeat."),
+    typer.Option(
+        "--return", help="A reward's weight in the return, such as correct=1; can be repeated."
+    ),
 ]
 Rewards = Annotated[
-    Path | None, typer.Option(help="JSON lines with session_id, value, and perhaps name.")
+    Path | None, typer.Option(help="JSON lines with session_id, value and, if you like, name.")
 ]
 WithLateRewards = Annotated[
     bool,
     typer.Option(
-        "--late-rewards", help="Rewards of judges that came when their session had ended."
+        "--late-rewards", help="Also take judges' rewards that came after their session had ended."
     ),
 ]
 Processes = Annotated[
-    int | None, typer.Option(min=1, help="Processes that merge.  [default: by the log]")
+    int | None,
+    typer.Option(min=1, help="Processes that merge; the default depends on the log's size."),
 ]
 
 
@@ -127,8 +137,8 @@ def merge(
 ) -> None:
     """Merge recorded sessions again, and write, verify or compare them, or only count.
 
-    Whole sessions are merged, each from its first event, up to where the log ends now. Topics,
-    consumer groups and offsets of the recorded run stay as they are.
+    Whole sessions are merged, each from its first event, up to where the log ends now. The recorded
+    run's topics, consumer groups and offsets stay as they are.
     """
     from seamlessflow.commands.jobs.merge import MergeOptions, run_merge
     from seamlessflow.recorded.select.options import selection
@@ -185,15 +195,16 @@ def match(
     until: Until = None,
     versions: Versions = None,
     strictness: Annotated[
-        _Strictness | None, typer.Option(help="Comparison of messages to try.")
+        _Strictness | None,
+        typer.Option(help="How to compare messages, instead of the recorded way."),
     ] = None,
     renderer: Annotated[
         str | None,
-        typer.Option(help="Renderer to try: a name, or a setting: thinking_retention=all."),
+        typer.Option(help="Renderer to try: a name, or a setting such as thinking_retention=all."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count by which rule turns would have been matched by another strictness or renderer.
+    """Count by which rule turns would have been matched with another strictness or renderer.
 
     Writes nothing: each turn is tried against its session as it was recorded.
     """
@@ -211,32 +222,36 @@ def match(
 @app.command()
 def train(
     out: Out = None,
-    policy: Annotated[str | None, typer.Option(help="Policy, if several were trained.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Policy, if the run trained several.")] = None,
     replaced: Annotated[
         list[str] | None,
         typer.Option("--set", help="Another setting, such as trainer.loss.name=tis; repeat."),
     ] = None,
     until: Annotated[
-        int | None, typer.Option(min=1, help="Steps to execute; default: all.")
+        int | None, typer.Option(min=1, help="Steps to execute; by default all.")
     ] = None,
     step: Annotated[
         int | None,
         typer.Option(min=1, help="End in this step, before its update; needs --tensors."),
     ] = None,
     micro_batch: Annotated[
-        int | None, typer.Option(min=0, help="End after this micro-batch of --step, from 0.")
+        int | None, typer.Option(min=0, help="End after this micro-batch in --step, from 0.")
     ] = None,
     tensors: Annotated[
         Path | None,
-        typer.Option(help="File of each tensor's hash at the end: written, or compared with."),
+        typer.Option(
+            help="File with each tensor's hash at the end: written, or compared if there."
+        ),
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Directory for the last weights.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="PNG of both trainings, by step.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="PNG that shows both trainings, by step.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Execute the optimizer steps of a run again, and compare tensors or, with --set, metrics.
+    """Execute a run's optimizer steps again, and compare tensors or, with --set, metrics.
 
-    From the recorded trajectories, without agents, gateway, scheduler or engines. On the machine
+    It uses the recorded trajectories, without agents, gateway, scheduler or engines. On the machine
     kind that trained, tensors come out equal; elsewhere the difference is shown.
     """
     from seamlessflow.commands.jobs.retrain import TrainOptions, run_training_again

@@ -12,13 +12,12 @@ if TYPE_CHECKING:
     from seamlessflow.recorded.share.publishing import PublishingOutcome
     from seamlessflow.recorded.share.taking import TakingOutcome
 
-app = typer.Typer(
-    help="Groups as signed text, given to other runs and taken from them.", no_args_is_help=True
-)
+app = typer.Typer(help="Exchange groups with other runs, as signed text.", no_args_is_help=True)
 _LOOK_S = 5.0
 Config = Annotated[Path, typer.Option(help="Run configuration, YAML or TOML.")]
 RunOut = Annotated[
-    Path | None, typer.Option(help="Directory of the run, live or ended; by default its out.")
+    Path | None,
+    typer.Option(help="Directory of the run, live or ended; by default the configuration's out."),
 ]
 
 
@@ -26,7 +25,7 @@ RunOut = Annotated[
 def key(
     file: Annotated[Path, typer.Argument(help="New file for the private key (share.sign_with).")],
 ) -> None:
-    """Make a key: write the private part to a file of yours alone, and print the public one.
+    """Make a key: write the private part to a file that is only yours, and print the public part.
 
     Others name the public key in share.signers.
     """
@@ -41,7 +40,9 @@ def key(
 @app.command()
 def publish(
     config: Config,
-    to: Annotated[str, typer.Option(help="Prefix of the topic to write: team. for team.shared.")],
+    to: Annotated[
+        str, typer.Option(help="Prefix for the topic to write, such as team. for team.shared.")
+    ],
     out: RunOut = None,
     groups: Groups = None,
     tasks: Tasks = None,
@@ -49,9 +50,9 @@ def publish(
         bool, typer.Option("--follow", help="Go on with what is trained later, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Publish the groups that a step trained and that have a pass, as text, signed.
+    """Publish as signed text the groups that a step trained and that have a pass.
 
-    The whole line of each task is published too. A group that was published is not again.
+    Each task's whole line is published too. No group is published twice.
     """
     from seamlessflow.checks.packages import require
 
@@ -82,18 +83,21 @@ def publish(
 def take(
     config: Config,
     from_: Annotated[
-        str, typer.Option("--from", help="Prefix of the topic: team. for team.shared.")
+        str,
+        typer.Option("--from", help="Prefix of the topic to read, such as team. for team.shared."),
     ],
-    to: Annotated[str, typer.Option(help="Prefix of the pool: pool. for pool.trajectories.")],
+    to: Annotated[
+        str, typer.Option(help="Prefix for the pool, such as pool. for pool.trajectories.")
+    ],
     out: RunOut = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what is published later, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Take the groups of others whose keys share.signers names, for a pool of trainer.replay.
+    """Take the groups that are signed with a key in share.signers, for a pool in trainer.replay.
 
-    Texts are rendered for policy.model and rewarded by share.judge. What is left out goes to the
-    dead letters of the pool's prefix with its reason. A group that was taken is not taken again.
+    Texts are rendered for policy.model and rewarded by share.judge. What is left out goes to dead
+    letters under the pool's prefix, with its reason. No group is taken twice.
     """
     from seamlessflow.checks.packages import require
 

@@ -1,4 +1,4 @@
-"""The command `seamlessflow stops`: a rule that ends turns, tried on recorded ones."""
+"""The command `seamlessflow stops`: it tries a rule that ends turns on recorded turns."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 def stops(
     rule: Annotated[
-        str, typer.Argument(help="confidence, repetition, budget, or module:function.")
+        str, typer.Argument(help="Rule to try: confidence, repetition, budget, or module:function.")
     ],
     settings: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[SETTING=VALUE[,VALUE]]...",
-            help="Settings of the rule; all combinations of several values are tried.",
+            help="Settings for the rule; with several values, each combination is tried.",
         ),
     ] = None,
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Try a rule of rollout.control on recorded turns: tokens saved, passes lost, by threshold.
+    """Try a rollout.control rule on recorded turns: tokens saved, passes lost, by threshold.
 
     Without settings, confidence is tried with thresholds that stop about 5 to 40 % of the turns.
     Its log-probs must be recorded: rollout.control.record_top.

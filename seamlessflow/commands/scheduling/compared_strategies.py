@@ -1,4 +1,4 @@
-"""Strategies compared in `seamlessflow simulate`: the run that is meant, and a table of figures.
+"""Comparison for `seamlessflow simulate`: the run to simulate, and a table with figures.
 
 Each strategy is simulated on the same cluster.
 """
@@ -24,7 +24,7 @@ _COLUMNS = (
     *("switching", "loading", "recomputing", "staleness", "oldest", "switches"),
 )
 _PACED = ("recycled", "stopped", "over age")
-"""Further columns of a run whose pacing has extra groups or redundancy."""
+"""Further columns if pacing has extra groups or redundancy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,15 +33,15 @@ class SimulateOptions:
 
     config: Path | None
     recorded: Path | None
-    """Directory of a run whose rates and workload are taken."""
+    """Directory with the run whose rates and workload are taken."""
     kafka: bool
-    """True for the rates and workload of the run on the environment variables' Kafka."""
+    """True: take rates and workload from the run on the Kafka that environment variables name."""
     measured: Path | None
     """File for the measured values."""
     workers: Mapping[tuple[str, ...], int | None]
-    """Number of workers by their tags."""
+    """Worker counts by the workers' tags."""
     devices: int
-    """Devices of each of them."""
+    """Devices per worker."""
     hardware: str | None
     model: str | None
     strategies: Sequence[str] | None
@@ -50,10 +50,10 @@ class SimulateOptions:
     whole_batches: bool | None
     seed: int | None
     timelines: Path | None
-    """Folder for a page of each strategy's timeline."""
+    """Folder for timeline pages, one for each strategy."""
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """Return them as sections of a configuration. Raises `typer.BadParameter`."""
+        """Return the options as configuration sections. Raises `typer.BadParameter`."""
         simulation = {
             "workers": _workers(self.workers, self.devices),
             "strategies": self.strategies,
@@ -119,7 +119,7 @@ def _headed(config: "RunConfig") -> tuple[str, ...]:
 def _workers(
     lots: Mapping[tuple[str, ...], int | None], devices: int
 ) -> list[dict[str, Any]] | None:
-    """Return the lots of workers that were asked for; None: those of the file."""
+    """Return the worker lots that were asked for; None: those in the file."""
     workers = [
         {"count": count, "tags": tags, "devices": devices} for tags, count in lots.items() if count
     ]
@@ -158,7 +158,7 @@ def _loaded(
 
 
 def _checked(config: "RunConfig", path: Path | None) -> "tuple[RunConfig, ModelledCluster]":
-    """Return the configuration with its workers, and the cluster, before any is simulated."""
+    """Return the configuration with its workers, and the cluster, before the first simulation."""
     from seamlessflow.each_policy import left_out
     from seamlessflow.reports.simulated_workers import modelled_as, with_own_workers
     from seamlessflow.reports.variant import cluster_of
@@ -216,7 +216,7 @@ def _width(column: str) -> int:
 
 
 def _show(strategy: str, done: int, steps: int) -> None:
-    """Show the number of steps on a terminal, in one line that the figures replace."""
+    """Show how many steps are done on a terminal, in one line that the figures replace."""
     import sys
 
     if sys.stderr.isatty():

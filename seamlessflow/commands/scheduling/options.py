@@ -1,4 +1,4 @@
-"""Options that commands of this folder share: strategies, and a recorded run that is measured."""
+"""Options that commands in this folder share: strategies, and a recorded run that is measured."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,13 +8,17 @@ import typer
 
 RecordedRunOption = Annotated[
     Path | None,
-    typer.Option("--from", help="Directory of a run, live or ended: its rates and workload."),
+    typer.Option(
+        "--from", help="Directory of a live or ended run, whose rates and workload are measured."
+    ),
 ]
 RunOnKafka = Annotated[
-    bool, typer.Option("--kafka", help="The same for the run on SEAMLESSFLOW_KAFKA__*.")
+    bool,
+    typer.Option("--kafka", help="Measure the run on the Kafka in SEAMLESSFLOW_KAFKA__* instead."),
 ]
 KeptMeasures = Annotated[
-    Path | None, typer.Option(help="File for the measured values, as a part of a configuration.")
+    Path | None,
+    typer.Option(help="File for the measured values, written as configuration sections."),
 ]
 
 
@@ -30,7 +34,7 @@ def check_strategies(names: Iterable[str]) -> None:
 
 
 def measured_sections(recorded: Path | None, kafka: bool, keep: Path | None) -> dict[str, Any]:
-    """Return sections of a configuration as a recorded run shows them; none without one.
+    """Return configuration sections as a recorded run shows them; none if no run is named.
 
     They are printed as YAML, and written to `keep`. Raises `NoRunData` and `TooShort`.
     """

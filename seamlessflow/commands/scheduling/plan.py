@@ -24,64 +24,70 @@ def _time(text: str) -> Any:
 
 
 _PlanConfig = Annotated[
-    Path | None, typer.Option(help="Run configuration; each choice is simulated, as simulate.")
+    Path | None, typer.Option(help="Run configuration; each choice is simulated, like `simulate`.")
 ]
 
 _Out = Annotated[
-    Path | None, typer.Option(help="Directory of a run, live or ended, whose steps count.")
+    Path | None, typer.Option(help="Directory of a live or ended run, whose steps are measured.")
 ]
 
 _OnKafka = Annotated[
-    bool, typer.Option("--kafka", help="The steps on the Kafka of SEAMLESSFLOW_KAFKA__*.")
+    bool, typer.Option("--kafka", help="Measure the steps on the Kafka in SEAMLESSFLOW_KAFKA__*.")
 ]
 
 _Devices = Annotated[
     str | None,
-    typer.Option(help="G: devices in all. Of memory: 8xH100, 8xH100-80GB, or 8 with --memory."),
+    typer.Option(
+        help="G: devices in all. To plan memory: 8xH100, 8xH100-80GB, or 8 with --memory."
+    ),
 ]
 
 _TrainDevices = Annotated[
-    int | None, typer.Option(min=1, help="g: devices that train.  [default: all]")
+    int | None, typer.Option(min=1, help="g: devices that train; by default all.")
 ]
 
 _Model = Annotated[
-    Path | None, typer.Option(help="Plan memory of a model: as policy.model. See docs/compute.md.")
+    Path | None,
+    typer.Option(help="Plan memory for this model, as in policy.model. See docs/compute.md."),
 ]
 
 _DeviceMemory = Annotated[
-    str | None, typer.Option(help="Plan memory: that of each device, as 80GB.")
+    str | None, typer.Option(help="Plan memory: each device's memory, such as 80GB.")
 ]
 
-_HostMemory = Annotated[str | None, typer.Option(help="Memory of each host, as 2TB.")]
+_HostMemory = Annotated[
+    str | None, typer.Option(help="Plan memory: each host's memory, such as 2TB.")
+]
 
 _EngineDevices = Annotated[
-    int | None, typer.Option(min=1, help="Devices of each engine.  [default: 1]")
+    int | None, typer.Option(min=1, help="Devices in each engine; by default 1.")
 ]
 
 _Set = Annotated[
-    list[str] | None, typer.Option("--set", help="A setting of the run, as trainer.ranks=16.")
+    list[str] | None,
+    typer.Option("--set", help="One of the run's settings, such as trainer.ranks=16."),
 ]
 
-_Strategy = Annotated[str | None, typer.Option(help="Strategy of now.  [default: that of the run]")]
+_Strategy = Annotated[str | None, typer.Option(help="Present strategy; by default the run's.")]
 
 _Lag = Annotated[
-    int | None, typer.Option(min=0, max=1_000, help="As run.lag.  [default: that of the run]")
+    int | None, typer.Option(min=0, max=1_000, help="Like run.lag; by default the run's.")
 ]
 
-_AsJson = Annotated[bool, typer.Option("--json", help="Plan memory: print it as JSON.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Plan memory: print the plan as JSON.")]
 
 
 def plan(
     config: _PlanConfig = None,
     out: _Out = None,
     kafka: _OnKafka = False,
-    rollout_s: Annotated[float | None, _time("R: device seconds of rollout of a step.")] = None,
-    train_s: Annotated[float | None, _time("T: device seconds of training of a step.")] = None,
+    rollout_s: Annotated[float | None, _time("R: device seconds to roll out a step.")] = None,
+    train_s: Annotated[float | None, _time("T: device seconds to train a step.")] = None,
     devices: _Devices = None,
     train_devices: _TrainDevices = None,
-    switch_s: Annotated[float | None, _time("Change to training and back.  [default: 0]")] = None,
-    load_s: Annotated[float | None, _time("Stand-still for new weights.  [default: 0]")] = None,
-    group_s: Annotated[float | None, _time("A group's latency.  [default: 0]")] = None,
+    switch_s: Annotated[float | None, _time("Switch to training and back, s; default 0.")] = None,
+    load_s: Annotated[float | None, _time("Seconds to pause for new weights; default 0.")] = None,
+    group_s: Annotated[float | None, _time("A group's latency in seconds; default 0.")] = None,
     strategy: _Strategy = None,
     lag: _Lag = None,
     model: _Model = None,
@@ -93,8 +99,9 @@ def plan(
 ) -> None:
     """Predict idle share and step time by strategy and split, and say what would shorten a step.
 
-    From given work, a configuration (simulated) or measured steps; see docs/scheduling/plan.md.
-    With --model, or --config and --memory or --devices: memory by part, and whether it fits.
+    It plans from given work, a configuration (simulated) or measured steps; see
+    docs/scheduling/plan.md. With --model, or --config and --memory or --devices, it plans memory:
+    by part, and whether it fits.
     """
     of_memory = MemoryOptions(
         model=model,

@@ -1,4 +1,4 @@
-"""Memory in `seamlessflow plan`: the run to plan, and the table of what fits on its devices."""
+"""Memory in `seamlessflow plan`: the run to plan, and a table with what fits on its devices."""
 
 import json
 import re
@@ -23,18 +23,18 @@ _NO_MODEL = (
     "--config with --memory or --devices"
 )
 _HOST_DEVICES = 8
-"""Devices of a host where no configuration says it."""
+"""Devices per host, if no configuration says it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions:
-    """Options of a plan of memory."""
+    """Options for a memory plan."""
 
     model: Path | None
     config: Path | None
     devices: str | None
     train_devices: int | None
-    """Devices that train alone."""
+    """Devices that only train."""
     engine_devices: int | None
     memory: str | None
     """Each device's memory."""
@@ -43,9 +43,9 @@ class MemoryOptions:
     as_json: bool
 
     def asked(self) -> bool:
-        """Return True if the options ask for a plan of memory, False for a plan of steps.
+        """Return True if the options ask for a memory plan, False for a plan of steps.
 
-        Raises `typer.BadParameter` if an option that only the former has is without its model.
+        Raises `typer.BadParameter` if an option for memory plans is given without a model.
         """
         configured = self.config is not None and (self.memory or self.devices)
         if self.model is not None or configured:
@@ -77,8 +77,9 @@ def plan_memory(options: MemoryOptions) -> None:
 
 
 def bytes_of(text: str, option: str = "") -> float:
-    """Return the bytes of a size such as 80GB or 79.6GiB. Raises `typer.BadParameter`, which names
-    the option.
+    """Return the bytes in a size such as 80GB or 79.6GiB.
+
+    Raises `typer.BadParameter`, which names the option.
     """
     match = _SIZE.fullmatch(text)
     if match is None:
@@ -88,7 +89,7 @@ def bytes_of(text: str, option: str = "") -> float:
 
 
 def _devices(text: str) -> tuple[int, float | None]:
-    """Return number and memory of `8`, `8xH100` or `8xH100-80GB`; None if that is not told."""
+    """Return count and memory from `8`, `8xH100` or `8xH100-80GB`; None if no memory is known."""
     from seamlessflow.infra.device_model.presets import UnknownPreset, hardware_named
 
     match = _DEVICES.fullmatch(text)
@@ -128,7 +129,7 @@ def _size(option: str, text: str | None) -> float | None:
 
 
 def _configured(options: MemoryOptions) -> "RunConfig":
-    """Return a file's run, or one on so many devices, with further settings."""
+    """Return a file's run, or a run on the given devices, with further settings."""
     from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices, by_this_machine
@@ -150,7 +151,7 @@ def _configured(options: MemoryOptions) -> "RunConfig":
 
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:
-    """Return a configuration of so many devices in bfloat16; `alone` of them only train."""
+    """Return a configuration with `count` devices in bfloat16; `alone` devices only train."""
     size = engine or 1
     trained = alone or count
     if trained > count or (count if alone is None else count - alone) % size:

@@ -1,6 +1,6 @@
-"""Steps in `seamlessflow plan`: their work is that of options, a configuration or a run.
+"""Steps in `seamlessflow plan`: their work comes from options, a configuration or a run.
 
-The choices of strategy, split and lag are compared, and the advice is printed.
+It compares the choices for strategy, split and lag, and prints advice.
 """
 
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ class GivenWork:
 
     @property
     def given_any(self) -> bool:
-        """True if one of them is there."""
+        """True if any of these options is given."""
         return any(value is not None for value in asdict(self).values())
 
     @property
     def count(self) -> int | None:
-        """Number of all devices. Raises `typer.BadParameter`."""
+        """Device count, or None if it is not given. Raises `typer.BadParameter`."""
         text = self.devices
         if text is None:
             return None
@@ -56,7 +56,7 @@ class GivenWork:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of a plan of steps. Only one source of work is used."""
+    """Options when steps are planned. Only one source of work is used."""
 
     work: GivenWork
     config: Path | None
@@ -67,7 +67,7 @@ class StepOptions:
 
     @property
     def sources(self) -> int:
-        """Number of sources of work that there are."""
+        """Count of the given work sources."""
         return self.work.given_any + (self.config is not None) + (self.out is not None) + self.kafka
 
 
@@ -104,7 +104,7 @@ def _plan_given(options: StepOptions, devices: int | None) -> None:
 
 
 def _check_rollout(cluster: "PlannedCluster", split: str) -> None:
-    """Refuse a split on which no device is ever left to roll out."""
+    """Refuse a split that leaves no device to roll out."""
     from seamlessflow.scheduler.state.accounts.closed_form import DISAGGREGATED
 
     if cluster.strategy == DISAGGREGATED and cluster.gang >= cluster.devices:
@@ -133,7 +133,7 @@ def _work(work: GivenWork, devices: int | None) -> "StepWork":
 
 
 def _check(strategy: str | None, simulated: bool) -> None:
-    """Refuse a strategy that is not known; one without a closed form can only be simulated."""
+    """Refuse an unknown strategy; a strategy without a closed form can only be simulated."""
     from seamlessflow.scheduler.state.accounts.closed_form import STRATEGIES
 
     if strategy is None or strategy in STRATEGIES:
@@ -235,9 +235,7 @@ def _print_plan(
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
     steps: int = 0,
 ) -> None:
-    """Print a plan's choices. `rows` adds the figures of their simulations, of `steps` steps
-    each.
-    """
+    """Print a plan's choices; `rows` adds the figures from simulations with `steps` steps each."""
     from seamlessflow.lab.simulation.split_plan import advice, as_simulated, choices
 
     typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))

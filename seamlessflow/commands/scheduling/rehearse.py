@@ -23,29 +23,33 @@ if TYPE_CHECKING:
 
 LATER = "the next rehearsal begins anew and replaces"
 _MEASURED = ("device_model", "rollout")
-"""Sections that a rehearsal takes from a recorded run; all others are those of its own run."""
+"""Sections that a rehearsal takes from a recorded run; all others are its own run's."""
 
 
 def rehearse(
     config: Annotated[
-        Path, typer.Option(help="Run configuration; its section device_model has the devices.")
+        Path, typer.Option(help="Run configuration; its section device_model names the devices.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Directory of the rehearsal.  [OUT/rehearsal]")
+        Path | None, typer.Option(help="Directory for the rehearsal; by default OUT/rehearsal.")
     ] = None,
     recorded: RecordedRunOption = None,
     kafka: RunOnKafka = False,
     measured: KeptMeasures = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.  [run.steps]")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Optimizer steps; by default run.steps.")
+    ] = None,
     scale: Annotated[
-        float | None, typer.Option(help="Factor of all times of devices.  [device_model.scale]")
+        float | None,
+        typer.Option(help="Factor for all device times; by default device_model.scale."),
     ] = None,
     pages: WithConsole = False,
 ) -> None:
     """Rehearse a run: all its processes, Kafka and agents are real, only the devices are modelled.
 
-    Tells what steps would take and what the software would do, on a machine without these devices.
-    Ends with status 78 if this machine was too small to tell; see docs/scheduling/rehearsal.md.
+    It shows what steps would take and what the software would do, on a machine without these
+    devices. It ends with status 78 if this machine was too small to show that; see
+    docs/scheduling/rehearsal.md.
     """
     from seamlessflow.checks.check import before_training
     from seamlessflow.rehearsal.rehearsal import rehearsal_of
@@ -53,7 +57,7 @@ def rehearse(
     if scale is not None and scale <= 0:
         raise typer.BadParameter("--scale must be greater than 0")
     measures = measured_sections(recorded, kafka, measured)
-    # The check is of what runs: the run's own devices need not be there.
+    # The rehearsed run is checked: the real run's devices need not be on this machine.
     loaded = _loaded(
         config, measures, lambda run: before_training(rehearsal_of(run, out, steps, scale))
     )
@@ -76,7 +80,7 @@ def rehearse(
 
 
 def _loaded(config: Path, measures: Mapping[str, Any], check: "Check") -> "RunConfig":
-    """Return the run of a file with what was measured. No weights are fetched for it."""
+    """Return a file's run with the measured sections. No weights are fetched for it."""
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.lab.calibration.sections import under

@@ -1,6 +1,6 @@
 """The option `--rehearse` of `seamlessflow demo`: two strategies, rehearsed in turn.
 
-Each has a directory and a console of its own. The second console shows the first run beside it.
+Each has its own directory and console. The second console shows the first run beside it.
 """
 
 import shlex
@@ -50,7 +50,7 @@ def rehearse_pair(out: Path, steps: int | None, seed: int, with_console: bool) -
 def _rehearsed(
     configs: Mapping[str, "RunConfig"], with_console: bool
 ) -> Iterator[tuple[str, "Rehearsed"]]:
-    """Rehearse each in turn, and yield it with its name once its figures are printed."""
+    """Rehearse each run in turn, and yield its name and result once its figures are printed."""
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
     from seamlessflow.terminal import long_job_console

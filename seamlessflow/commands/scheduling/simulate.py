@@ -23,8 +23,8 @@ def _workers_with(tags: str) -> Any:
 _SimulationConfig = Annotated[
     Path | None,
     typer.Option(
-        help="Run configuration; its sections simulation, device_model, run, scheduler, "
-        "pacing, and its workers if simulation names none."
+        help="Run configuration. Read are simulation, device_model, run, scheduler and pacing; and "
+        "workers, if simulation names none."
     ),
 ]
 
@@ -33,7 +33,7 @@ _WholeBatches = Annotated[
     bool | None,
     typer.Option(
         "--whole-batches",
-        help="One batch in flight, trained as a whole, as the published one step off.",
+        help="One batch in flight, trained as a whole (the published one step off).",
     ),
 ]
 
@@ -43,23 +43,23 @@ def simulate(
     recorded: RecordedRunOption = None,
     kafka: RunOnKafka = False,
     measured: KeptMeasures = None,
-    rollout: Annotated[int | None, _workers_with("the tag rollout alone")] = None,
-    train: Annotated[int | None, _workers_with("the tag train alone")] = None,
+    rollout: Annotated[int | None, _workers_with("only the tag rollout")] = None,
+    train: Annotated[int | None, _workers_with("only the tag train")] = None,
     both: Annotated[int | None, _workers_with("both tags")] = None,
     devices: Annotated[
-        int, typer.Option(min=1, max=_MOST_DEVICES, help="Devices of each of these workers.")
+        int, typer.Option(min=1, max=_MOST_DEVICES, help="Devices in each of these workers.")
     ] = 8,
     hardware: Annotated[str | None, typer.Option(help="Device, such as H100 or H20.")] = None,
     model: Annotated[str | None, typer.Option(help="Model, such as Qwen3-32B.")] = None,
     strategy: Annotated[
-        list[str] | None, typer.Option(help="Strategy, or module:function; repeat.")
+        list[str] | None, typer.Option(help="Strategy, or module:function; can be repeated.")
     ] = None,
     steps: Annotated[int | None, typer.Option(min=3, help="Optimizer steps.")] = None,
-    lag: Annotated[int | None, typer.Option(min=0, help="As run.lag.")] = None,
+    lag: Annotated[int | None, typer.Option(min=0, help="Like run.lag.")] = None,
     whole_batches: _WholeBatches = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all draws.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed for all draws.")] = None,
     timelines: Annotated[
-        Path | None, typer.Option(help="Folder for a page of each strategy's timeline.")
+        Path | None, typer.Option(help="Folder that gets a page with each strategy's timeline.")
     ] = None,
 ) -> None:
     """Compare scheduling strategies on a modelled cluster, before a run (docs/scheduling/plan.md).

@@ -22,7 +22,7 @@ _PICTURES = (".svg", ".png")
 _SUFFIXES = (_PAGE, *_PICTURES, _TRACE)
 _REDRAW_S = 5.0
 _SHARE = 10
-"""Time between two drawings of a run that goes on, in times of a drawing."""
+"""Least pause between two drawings of a live run, as a multiple of a drawing's time."""
 
 
 def timeline(
@@ -30,19 +30,20 @@ def timeline(
     to: Annotated[
         list[Path] | None,
         typer.Option(
-            help="File .html, .svg, .png, .json (Perfetto); repeat.  [default: timeline.html]"
+            help="File .html, .svg, .png or .json (Perfetto); by default timeline.html. Can be "
+            "repeated."
         ),
     ] = None,
     follow: Annotated[
         bool,
         typer.Option(
-            "--follow", help="Draw it anew while the run goes on, until its end or Ctrl-C."
+            "--follow", help="Draw it again while the run goes on, until its end or Ctrl-C."
         ),
     ] = False,
 ) -> None:
-    """Draw who did what when, and who waited for what, from the topic control alone.
+    """Draw who did what when, and who waited for what, from the topic control only.
 
-    The page is one file, without any outside address; see docs/scheduling/device-time.md.
+    The page is one file that loads nothing from outside; see docs/scheduling/device-time.md.
     """
     paths = to or [_TO]
     _check(paths)
@@ -57,10 +58,10 @@ def timeline(
 def write_timeline(
     records: "Sequence[Record]", paths: "Iterable[Path]", title: str, refresh_s: float = 0
 ) -> None:
-    """Write the timeline of records of `control` to each path, in the form that it ends in.
+    """Write the timeline of `control` records to each path, in the format that its suffix names.
 
-    A page with `refresh_s` loads itself again after so many seconds. A reader of a file never sees
-    half of it. Raises `OSError`.
+    A page with `refresh_s` loads itself again after that many seconds. A reader never sees half a
+    file. Raises `OSError`.
     """
     from seamlessflow.lab.timeline.facts import facts
     from seamlessflow.lab.timeline.page import page
@@ -139,7 +140,7 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
 
 
 def _title(out: Path | None, prefix: str) -> str:
-    """Return the run's name: its directory, or its prefix of topics."""
+    """Return the title with the run's name: its directory, or its topic prefix."""
     from seamlessflow.rehearsal.directory import scale_of
 
     scale = scale_of(out)

@@ -1,7 +1,7 @@
 """Comparison of the topics on a cluster with the contract: faults, and the commands that mend them.
 
-Pure but for `topic_faults`. More retention, copies or room for records than the contract has is no
-fault.
+Pure except for `topic_faults`. A topic may have more retention, copies or room for records than the
+contract.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class TopicFault:
 
 
 def topic_faults(settings: KafkaSettings) -> list[TopicFault]:
-    """Return all faults of the topics. Raises `KafkaUnavailable` and `KafkaRefused`."""
+    """Return all the topics' faults. Raises `KafkaUnavailable` and `KafkaRefused`."""
     brokers = find_cluster(settings, limit_s=_ANSWER_S).brokers
     names = [name for topic in TOPICS.values() for name in (topic.name, topic.dead_letters)]
     topics = found_topics(settings, [settings.topic_prefix + name for name in names])
@@ -42,7 +42,7 @@ def topic_faults(settings: KafkaSettings) -> list[TopicFault]:
 def faults(
     settings: KafkaSettings, topics: Mapping[str, FoundTopic], brokers: int
 ) -> Iterator[TopicFault]:
-    """Yield the faults of `topics`, by full name, on a cluster of so many brokers."""
+    """Yield the faults of `topics`, by full name, on a cluster with `brokers` brokers."""
     prefix = settings.topic_prefix
     for topic in TOPICS.values():
         source = topics.get(prefix + topic.name)

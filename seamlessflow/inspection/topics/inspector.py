@@ -1,8 +1,8 @@
-"""A cluster's inspector: asks for its topics, and for the groups that commit offsets of them.
+"""A cluster's inspector: it looks up topics, and the groups that commit offsets for them.
 
-Called by `seamlessflow topics list`. It joins no group, and reads no record but those that a group
-without members would read next. Offsets alone do not say how many records there are. On request
-they are counted: each partition is read up to its present end, within a time limit.
+Called by `seamlessflow topics list`. It joins no group, and reads only records that a group without
+members would read next. Offsets do not say how many records there are. On request the records are
+counted: each partition is read up to its present end, within a time limit.
 """
 
 import time
@@ -81,9 +81,10 @@ class TopicInspector:
             reader.close()
 
     def look(self) -> list[TopicState]:
-        """Return the state of every topic of the contract that exists and that the user may see.
+        """Return the state of every contract topic that exists and that the user may see.
 
-        Raises `KafkaUnavailable` and `KafkaRefused`; a group that may not be seen says so itself.
+        Raises `KafkaUnavailable` and `KafkaRefused`. If the user may not see a group, its state has
+        the reason.
         """
         prefix = self._kafka.topic_prefix
         counts = partition_counts(self._kafka, _ANSWER_S)
@@ -123,7 +124,7 @@ class TopicInspector:
         return replace(state, waits_since_ms=self._oldest_ms(self._readers[name], waiting))
 
     def _oldest_ms(self, reader: Reader, waiting: Mapping[LogPartition, int]) -> int | None:
-        """Return the time of the oldest record at these offsets, or None without all of them."""
+        """Return the oldest time among records at these offsets, or None if one did not come."""
         came: dict[LogPartition, int] = {}
         deadline = time.monotonic() + _OLDEST_S
         reader.assign(waiting)
@@ -154,10 +155,10 @@ class _CountedRecord(Record):
 def with_counts(
     settings: KafkaSettings, states: Sequence[TopicState], limit_s: float
 ) -> list[TopicState]:
-    """Return the states with their records; short topics are counted first.
+    """Return the states with record counts; short topics are counted first.
 
-    Once `limit_s` is over, the rest has the records that were read so far. Raises what
-    `read_partitions` raises.
+    Once `limit_s` is over, the other states have the counts so far. Raises what `read_partitions`
+    raises.
     """
     until_s = time.monotonic() + limit_s
     ascending = sorted(states, key=lambda state: state.offsets)
@@ -170,7 +171,7 @@ def with_counts(
 
 
 def _count(settings: KafkaSettings, state: TopicState, until_s: float) -> tuple[int, bool]:
-    """Return the number of records, and False if the time was over before the end."""
+    """Return how many records were read, and False if the time was over before the end."""
     if not state.offsets:
         return 0, True
     number = 0

@@ -1,4 +1,4 @@
-"""State of the topics on a cluster, and how the lag of the groups that read them grows. Pure."""
+"""State of a cluster's topics, and growth of the lag in groups that read them. Pure."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -22,9 +22,9 @@ class TopicState:
     """Offsets that its partitions keep: records, transactions' marks, and gaps."""
     dead_letters: int
     group: GroupState | None = None
-    """The group that commits offsets of it; all other readers keep their own place."""
+    """The group that commits offsets for it; all other readers keep their own place."""
     records: int | None = None
-    """Number of records that were counted by reading, None if they were not."""
+    """Records that a reading counted, None if none was made."""
     counted: bool = False
     """False if there may be more records than were counted in time."""
 
@@ -43,7 +43,7 @@ class LagGrowth:
                 self._readings.setdefault(key, deque(maxlen=READINGS)).append(place.lag)
 
     def increase(self, group: str, number: int) -> int:
-        """Return by how much the lag of a partition has grown, 0 unless it is growing."""
+        """Return how much a partition's lag has grown, 0 unless it is growing."""
         readings = tuple(self._readings.get((group, number), ()))
         return readings[-1] - readings[0] if is_growing(readings) else 0
 

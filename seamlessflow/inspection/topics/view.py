@@ -1,6 +1,6 @@
 """Topics and Kafka consumer groups for the terminal: tables, and a watch that shows them anew.
 
-On a terminal the watch is a live view, elsewhere it prints a view after the other.
+On a terminal the watch is a live view, elsewhere it prints one view after another.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ _LEGEND = (
 
 
 def topic_table(states: Sequence[TopicState]) -> Table:
-    """Return a row for each topic; with a column of records if they were counted."""
+    """Return a row for each topic; with a column for records if they were counted."""
     counted = any(state.records is not None for state in states)
     names = ["topic", "partitions", "offsets", "dead letters", "read by", "lag"]
     table = Table(*names, caption=_RECORDS if counted else _OFFSETS)
@@ -87,7 +87,7 @@ class TopicWatch:
         self._found: list[TopicState] = []
 
     def view(self) -> RenderableType:
-        """Return the next reading; the last one, with a notice, while Kafka is away."""
+        """Return the next reading; while Kafka is away, the last one with a notice."""
         notice = Text(f"{datetime.now():%H:%M:%S}  {_LEGEND}", "dim")
         try:
             self._found = self._look()

@@ -1,7 +1,6 @@
-"""Comparison of two evaluations, task by task: what got better, what got worse, and whether chance
-would do as much. Pure.
+"""Comparison of two evaluations, task by task: what changed, and if chance would do as much. Pure.
 
-Differences are those of the second from the first. Each task counts once, with the mean over its
+A difference is the second value minus the first. Each task counts once, with the mean over its
 sessions. Called by `seamlessflow eval --compare`.
 """
 
@@ -27,20 +26,20 @@ class NotComparable(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Means of the first and the second over common tasks, and their difference."""
+    """Both means over common tasks, and their difference."""
 
     first: float
     second: float
     difference: float
     interval: ConfidenceInterval | None
-    """Interval of 95% of the difference, by a bootstrap over tasks."""
+    """95% confidence interval for the difference, by a bootstrap over tasks."""
     p: float
-    """Chance of such a difference or a larger one, of either sign, if there is none."""
+    """Chance to see so large a difference, of either sign, if there really is none."""
     test: str
 
 
 class ChangedTask(NamedTuple):
-    """A task with another share of sessions that pass."""
+    """A task whose share of passing sessions changed."""
 
     task_id: str
     first: float
@@ -49,12 +48,12 @@ class ChangedTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UncomparedTasks:
-    """Number of tasks that are compared with nothing."""
+    """Counts of tasks that are compared with nothing."""
 
     only_first: int
     only_second: int
     unjudged: int
-    """Common tasks without a session that counted, on a side."""
+    """Common tasks that lack, on one side, a session that counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class SetComparison:
     tasks: int
     left_out: UncomparedTasks
     success: float
-    """Least return of a session that passes."""
+    """Least return with which a session passes."""
     reward: PairedDifference
     passing: PairedDifference
     """Share of sessions that pass."""
@@ -102,7 +101,7 @@ class EvaluationComparison:
 def compare(
     first: Mapping[str, EvaluatedSet], second: Mapping[str, EvaluatedSet]
 ) -> EvaluationComparison:
-    """Return the comparison of the sets of one name. Raises `NotComparable`."""
+    """Return the comparison of sets with the same name. Raises `NotComparable`."""
     sets = {
         name: compared
         for name in first
@@ -122,7 +121,7 @@ def compare(
 
 
 def _compared(name: str, first: EvaluatedSet, second: EvaluatedSet) -> SetComparison | None:
-    """Return the comparison of a set; None without a common task that counted."""
+    """Return a set's comparison; None if no common task counted."""
     common = [task for task in first.tasks if task in second.tasks]
     pairs = [(first.tasks[task], second.tasks[task]) for task in common]
     judged = [pair for pair in pairs if pair[0].returns and pair[1].returns]
@@ -157,7 +156,7 @@ def _compared(name: str, first: EvaluatedSet, second: EvaluatedSet) -> SetCompar
 def _difference(
     pairs: Sequence[tuple[float, float]], proportions: bool = False
 ) -> PairedDifference:
-    """Return the difference of means. `proportions`: each value is 0 or 1, of one session."""
+    """Return the means' difference. `proportions`: each value is 0 or 1, from one session."""
     differences = [after - before for before, after in pairs]
     if proportions:
         better = sum(change > 0 for change in differences)

@@ -1,6 +1,6 @@
-"""Rounds of evaluations that a run recorded, as sets of tasks. Pure; folded from `control`.
+"""Evaluation rounds that a run recorded, as sets of tasks. Pure; folded from `control`.
 
-Called by `seamlessflow eval --compare` with the directory of a run.
+Called by `seamlessflow eval --compare` with a run's directory.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,9 +12,9 @@ from seamlessflow.trainer.data.lengths import SessionCost
 
 
 def recorded_sets(control: Iterable[Record], version: int | None) -> Mapping[str, EvaluatedSet]:
-    """Return each set's round of a version, or its newest one, by the names of the sets.
+    """Return by set name the round for `version`, or each set's newest round.
 
-    `control` is in log order. A round that is not reported yet is none.
+    `control` is in log order. A round that is not reported yet does not count.
     """
     admitted: dict[str, r.GroupAdmitted] = {}
     ready: dict[str, r.GroupReady] = {}
@@ -41,7 +41,7 @@ def recorded_sets(control: Iterable[Record], version: int | None) -> Mapping[str
 
 
 def _task(task_id: str, ready: r.GroupReady | None) -> EvaluatedTask:
-    """Return a task with its sessions; none if its group was dropped."""
+    """Return a task with its sessions; without sessions if its group was dropped."""
     if ready is None:
         return EvaluatedTask(task_id, ())
     # Earlier releases have no prompt tokens: then the costs are not known.

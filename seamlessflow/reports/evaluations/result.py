@@ -1,4 +1,4 @@
-"""Results of evaluations: the figures of a set, its tasks with their sessions, and their files.
+"""Evaluation results: a set's figures, its tasks with their sessions, and their files.
 
 `evaluation.json` has the figures, `tasks.jsonl` beside it a line for each task. Written by
 `seamlessflow eval`, read by `seamlessflow eval --compare`.
@@ -20,16 +20,16 @@ TASKS = "tasks.jsonl"
 
 
 class EvaluatedTask(NamedTuple):
-    """A task with its sessions that counted; none of them if all were spoilt."""
+    """A task with its sessions that counted; without sessions if all were spoilt."""
 
     task_id: str
     returns: tuple[float, ...]
     costs: tuple[SessionCost, ...] = ()
-    """Cost of each session; empty: not known."""
+    """Each session's cost; empty if costs are not known."""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "EvaluatedTask":
-        """Return the task that `to_json` gave these values for."""
+        """Return the task for which `to_json` gave these values."""
         costs = zip(*(values[name] for name in SessionCost._fields), strict=True)
         returns = tuple(map(float, values["returns"]))
         return cls(values["task_id"], returns, tuple(map(SessionCost._make, costs)))
@@ -42,12 +42,12 @@ class EvaluatedTask(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Figures of an evaluation."""
+    """An evaluation's figures."""
 
     reward: float | None
     """Mean terminal reward; None if no session counted."""
     error: float | None
-    """Standard error of the mean over tasks drawn at random; None for fewer than two tasks."""
+    """The mean's standard error over tasks drawn at random; None for fewer than two tasks."""
     sessions: int
     """Sessions that counted."""
     failed: int
@@ -55,22 +55,22 @@ class EvaluationResult:
     missing: int
     """Samples without a session that counted."""
     pass_at: Mapping[int, float] = field(default_factory=dict)
-    """Estimated chance, by k, that one of a task's k sessions has a return of `success` or more."""
+    """Estimated chance, by k, that one session in k on a task returns `success` or more."""
     pass_at_range: Mapping[int, ConfidenceInterval] = field(default_factory=dict)
-    """Interval of 95% of each."""
+    """95% confidence interval for each chance."""
     pass_all: Mapping[int, float] = field(default_factory=dict)
-    """Estimated chance, by k, that all of a task's k sessions have such a return."""
+    """Estimated chance, by k, that all k sessions on a task return `success` or more."""
     pass_all_range: Mapping[int, ConfidenceInterval] = field(default_factory=dict)
     success: float = PASSED
-    """Least return of a session that passes."""
+    """Least return with which a session passes."""
     turns: float | None = None
-    """Mean turns of a session that counted."""
+    """Mean turns in a session that counted."""
     sampled_tokens: float | None = None
-    """Mean tokens that the policy sampled in one."""
+    """Mean tokens that the policy sampled in such a session."""
     prompt_tokens: float | None = None
-    """Mean prompt tokens of all its turns, each with all that was read before its answer."""
+    """Mean prompt tokens in all its turns; each turn counts all that was read before its answer."""
     tasks: tuple[EvaluatedTask, ...] = ()
-    """Each task, in the order of the set."""
+    """Each task, in the set's order."""
 
     def figures(self) -> dict[str, Any]:
         """Return all figures as plain values, without the tasks."""
@@ -87,7 +87,7 @@ class EvaluationResult:
 
 
 class NoResult(SeamlessFlowError):
-    """A place without the readable result of an evaluation."""
+    """A place without a readable evaluation result."""
 
     lasting = True
 
@@ -98,7 +98,7 @@ class NoResult(SeamlessFlowError):
 
 @dataclass(frozen=True)
 class EvaluatedSet:
-    """Tasks of a set by their ids, and what counts as a success in it."""
+    """A set's tasks by their ids, and what counts as a success in it."""
 
     tasks: Mapping[str, EvaluatedTask]
     success: float = PASSED
@@ -111,7 +111,7 @@ def write_result(
     sampling: Mapping[str, Mapping[str, float]],
     several: bool,
 ) -> None:
-    """Write both files. `several`: the figures are by set, not beside those of the weights."""
+    """Write both files. `several`: figures are by set, not beside the facts about the weights."""
     figures = {
         split: {**result.figures(), "sampling": sampling[split]}
         for split, result in results.items()
@@ -129,7 +129,7 @@ def write_result(
 
 
 def read_result(place: Path) -> Mapping[str, EvaluatedSet]:
-    """Return the sets of an evaluation by name. `place`: its directory, or a file there.
+    """Return an evaluation's sets by name. `place`: its directory, or a file there.
 
     Raises `NoResult`.
     """

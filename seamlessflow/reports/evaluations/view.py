@@ -1,4 +1,4 @@
-"""Tables of evaluations, and of two that are compared. Called by `seamlessflow eval`."""
+"""Tables for evaluations, and for two that are compared. Called by `seamlessflow eval`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,12 +17,12 @@ from seamlessflow.reports.evaluations.result import EvaluationResult
 from seamlessflow.trainer.data.figures.chances import ConfidenceInterval
 
 _SHOWN = 20
-"""Most changed tasks of a kind that are shown; the JSON has all."""
+"""Most changed tasks that are shown for each kind; the JSON has all."""
 _LONGEST_ID = 60
 
 
 def evaluation_table(results: Mapping[str, EvaluationResult]) -> Table:
-    """Return the figures of each set, a column each."""
+    """Return each set's figures, one column for each set."""
     table = _table("", *results)
     names = list(dict.fromkeys(name for result in results.values() for name in _rows(result)))
     for name in names:
@@ -31,7 +31,7 @@ def evaluation_table(results: Mapping[str, EvaluationResult]) -> Table:
 
 
 def comparison_view(compared: EvaluationComparison) -> RenderableType:
-    """Return the differences of each set, the tasks that changed, and what is left out."""
+    """Return each set's differences, the tasks that changed, and what is left out."""
     parts: list[RenderableType] = []
     for name, of_set in compared.sets.items():
         parts += [Text(_title(name, of_set)), _differences(of_set)]
