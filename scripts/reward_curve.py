@@ -1,9 +1,9 @@
-"""The curve of rewards of a run of one policy that was stopped before its end, from its log.
+"""The reward curve for a run that was stopped before its end, from its log. It has one policy.
 
     python -m scripts.reward_curve OUT PNG [AFTER]
 
-A run that ends by itself has written it already, as OUT/reward.png. `AFTER` is the mean reward of
-its last weights on the held-back tasks, measured apart, since such a run has no last evaluation.
+A run that ends by itself has written the curve already, as OUT/reward.png. A stopped run has no
+last evaluation. So `AFTER` is its last weights' mean reward on the held-back tasks, measured apart.
 """
 
 import argparse

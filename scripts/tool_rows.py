@@ -1,11 +1,11 @@
-"""Give the tokens of a call rows of their own in the output layer of a model that never wrote them.
+"""Give a call's tokens their own rows in the output layer, for a model that never wrote them.
 
     python scripts/tool_rows.py MODEL OUT
 
-Tokens that no training used have the same row there: in Qwen2.5-Coder-0.5B 2,451 others have that
-of `<tool_call>`. So all of them always get the same logit, and no adapter of other layers can tell
-them apart. Here each gets the row of the fence that the model writes in its place, and a part of
-the word for its end of the call, so that a warm-up can learn it in a few steps.
+Tokens that no training used have the same row there: in Qwen2.5-Coder-0.5B, 2,451 other tokens
+share the row that `<tool_call>` has. All of them always get the same logit, and no adapter in other
+layers can tell them apart. Here each gets the row of the fence that the model writes instead, and
+part of the row for the word "begin" or "end". So a warm-up can learn it in a few steps.
 """
 
 import shutil
@@ -19,9 +19,9 @@ from transformers import AutoTokenizer
 OUTPUT = "lm_head.weight"
 FENCE = "```"
 SCALE = 1.1
-"""Above 1, so that a token of a call is likelier than the fence from the start."""
+"""Above 1, so that a call's token is likelier than the fence from the start."""
 PART = 0.3
-"""Part of the words, which tells both tokens apart."""
+"""Part that the words have in the rows, which tells both tokens apart."""
 
 
 def write_model(model: Path, out: Path) -> None:

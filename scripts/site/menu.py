@@ -1,4 +1,4 @@
-"""The menu of the site, as `zensical.toml` has it, and the pages that it must have."""
+"""The site's menu, as `zensical.toml` has it, and the pages that it must have."""
 
 import tomllib
 from collections.abc import Iterator
@@ -6,29 +6,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 GENERATED = "reference/"
-"""Folder of the site whose pages are made from the code."""
+"""Folder in the site whose pages are made from the code."""
 _FOLDERS = ("docs", "runbooks")
 
 
 class Menu(NamedTuple):
-    """Pages of the menu in their order, and the address of the repository, or an empty string."""
+    """The menu's pages in order, and the repository's address, or an empty string."""
 
     pages: tuple[str, ...]
     repository: str
 
     def written(self) -> tuple[str, ...]:
-        """Return the pages that are files of the repository."""
+        """Return the pages that are files in the repository."""
         return tuple(page for page in self.pages if not page.startswith(GENERATED))
 
 
 def read_menu(config: Path) -> Menu:
-    """Return the menu of a configuration file."""
+    """Return the menu from a configuration file."""
     project = tomllib.loads(config.read_text(encoding="utf-8"))["project"]
     return Menu(tuple(_pages(project["nav"])), project.get("repo_url", ""))
 
 
 def faults(menu: Menu, root: Path) -> list[str]:
-    """Return a line for each page of docs/ and runbooks/ that the menu has not exactly once."""
+    """Return a line for each page in docs/ and runbooks/ that is not in the menu exactly once."""
     files = {
         file.relative_to(root).as_posix()
         for folder in _FOLDERS

@@ -1,4 +1,4 @@
-"""A page of the repository as a page of the site: its links, its blocks and its diagrams. Pure.
+"""A repository page as a page for the site: its links, its blocks and its diagrams. Pure.
 
 Pages keep their places, so links between them stay. A link to a file that is no page leads to the
 repository, or becomes text with the path as its hint if the repository has no address.
@@ -15,11 +15,11 @@ _BLOCK = re.compile(r"^(```[^\n]*\n.*?^```$)", re.M | re.S)
 _LINK_OR_CODE = re.compile(r"!?\[(?P<label>[^\]]*)\]\((?P<target>[^)\s]+)\)|`[^`\n]+`")
 _MERMAID = "```mermaid\n"
 Draw = Callable[[str], str]
-"""Stores the picture of a Mermaid source, and returns its place in the site."""
+"""Stores the picture for a Mermaid source, and returns its place in the site."""
 
 
 def site_page(text: str, place: str, menu: Menu, draw: Draw) -> str:
-    """Return a page for the site. `place` is its path from the root of the repository."""
+    """Return a page for the site. `place` is its path from the repository's root."""
     pieces = _BLOCK.split(text)
     # Every second piece is a fenced block.
     pieces[::2] = [_LINK_OR_CODE.sub(lambda m: _link(m, place, menu), p) for p in pieces[::2]]

@@ -1,4 +1,4 @@
-"""Reference of the command line, from its commands as typer has them."""
+"""Reference for the command line, from its commands as typer has them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ def page() -> str:
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield name and command of each command, those of groups by their whole name."""
+    """Yield each command with its name. A command in a group has its whole name."""
     for name, command in vars(get_command(app))["commands"].items():
         for inner, part in getattr(command, "commands", {}).items():
             yield f"{name} {inner}", part

@@ -1,4 +1,4 @@
-"""Reference of the HTTP interface of the gateway, from its routes and the bodies of sessions."""
+"""Reference for the gateway's HTTP interface, from its routes and the session bodies."""
 
 from collections.abc import Mapping
 
@@ -36,7 +36,7 @@ def page() -> str:
 
 
 def title(path: str) -> str:
-    """Return method and path of a route, with the name of the thing that `*` stands for."""
+    """Return a route's method and path, with the name for what `*` stands for."""
     name = "ID" if path.startswith("/sessions") else "MODEL"
     return f"{ROUTES[path].method} {path.replace('*', name)}"
 

@@ -34,7 +34,7 @@ def entry(name: str, meaning: str, texts: Iterable[str] = ()) -> str:
 
 
 def form_facts(form: str) -> list[str]:
-    """Return type and default of the form of an `ExplainedSetting`, each as a fact."""
+    """Return type and default from an `ExplainedSetting`'s form, each as a fact."""
     kind, optional, value = form.partition("; default: ")
     if not optional:
         return [code(kind.removesuffix("; required")), "required"]

@@ -1,4 +1,4 @@
-"""Reference of the metrics of all processes, from `infra/telemetry/names.py`."""
+"""Reference for all processes' metrics, from `infra/telemetry/names.py`."""
 
 from scripts.site.reference.markdown import code, entry, plain
 from seamlessflow.infra.telemetry.names import METRICS

@@ -1,4 +1,4 @@
-"""Reference of the records on the log and of their parts, from `schemas/avsc`."""
+"""Reference for the records on the log and their parts, from `schemas/avsc`."""
 
 import json
 from typing import Any
@@ -22,7 +22,7 @@ def page() -> str:
 
 
 def link(name: str, page: str = "") -> str:
-    """Return a link to a record of this page, from another page if that is named."""
+    """Return a link to a record on this page, from another page if that is named."""
     return f"[`{name}`]({page}#{name.lower()})"
 
 

@@ -1,4 +1,4 @@
-"""Reference of settings: those of a run, then those that processes alone have."""
+"""Reference for settings: a run's, then those that only processes have."""
 
 from collections.abc import Iterable, Iterator
 
@@ -36,7 +36,7 @@ def page() -> str:
 
 
 def setting_variable(path: str) -> str:
-    """Return the variable of a setting, or of the list or map that holds it."""
+    """Return the variable for a setting, or for the list or map that holds it."""
     whole = path.split("[]")[0].split(".NAME")[0]
     return variable(tuple(whole.split(".")))
 

@@ -1,4 +1,4 @@
-"""Reference of the topics of the log, from `schemas/topics.py`."""
+"""Reference for the log's topics, from `schemas/topics.py`."""
 
 from scripts.site.reference.markdown import code, facts, plain
 from scripts.site.reference.records import link
