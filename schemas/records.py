@@ -14,8 +14,8 @@ class Record:
 
 @dataclass(frozen=True, kw_only=True)
 class ArmSnapshot(Record):
-    """Statistics of an arm, a task or a pool of tasks, so that a successor need not read control
-    from its start."""
+    """Statistics for an arm (a task or a pool of tasks), so that the next scheduler need not read
+    control from its start."""
 
     epoch: int
     arm: str
@@ -36,7 +36,7 @@ class ArmSnapshot(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyAddress(Record):
-    """Address for answers to one gateway instance."""
+    """Where one gateway instance reads its answers."""
 
     partition: int
     gateway: str
@@ -44,7 +44,7 @@ class ReplyAddress(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Reward(Record):
-    """One judgement of a session or of one of its turns."""
+    """One judgement about a session or one of its turns."""
 
     name: str = "reward"
     value: float
@@ -71,7 +71,7 @@ class AssignReward(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class AssignmentTimedOut(Record):
-    """A role was not acquired in time."""
+    """A worker did not acquire its role in time."""
 
     epoch: int
     at_ms: int
@@ -83,7 +83,7 @@ class AssignmentTimedOut(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepMethod(Record):
-    """A method that shaped a batch or its optimizer step, as far as results depend on it."""
+    """A method that shaped a batch or its optimizer step, and on which the results depend."""
 
     kind: str
     name: str
@@ -94,7 +94,7 @@ class StepMethod(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class BatchReady(Record):
-    """The dataloader has the groups of the next optimizer step."""
+    """The trainer has all groups for the next optimizer step."""
 
     at_ms: int
     step: int
@@ -194,7 +194,7 @@ class CommandRefused(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionTerms(Record):
-    """Terms of a session that a request names and no agent opened."""
+    """Terms for a session that a request names and no agent opened."""
 
     policy: str
     policies: Mapping[str, str] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class SessionTerms(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class CountTokens(Record):
-    """Command: say how many tokens the prompt of these messages has. Leaves no event."""
+    """Question: how many tokens does the prompt for these messages have? Leaves no event."""
 
     command_id: str
     session_id: str
@@ -223,7 +223,7 @@ class CountTokens(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class DescribeSession(Record):
-    """Question: say how a session stands. Leaves no event."""
+    """Question: what state is a session in? Leaves no event."""
 
     command_id: str
     session_id: str
@@ -235,7 +235,7 @@ class DescribeSession(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EndedSession(Record):
-    """A finalized session, written in one transaction with its trajectory: its id is used, its
+    """A finalized session, written in one transaction with its trajectory: its id is used up, its
     calls may be repeated."""
 
     session_id: str
@@ -245,7 +245,7 @@ class EndedSession(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodeRole(Record):
-    """Role in the episodes of several sessions, each of which has a role."""
+    """A role in a group's episodes, in which each role is one session."""
 
     role: str
     policy: str
@@ -255,7 +255,7 @@ class EpisodeRole(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationCompleted(Record):
-    """A version was evaluated: all groups of the round are over."""
+    """A version was evaluated: all groups in the round are over."""
 
     at_ms: int
     version: int
@@ -279,7 +279,7 @@ class EvaluationCompleted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkOrigin(Record):
-    """Place of a recorded session at which another one begins."""
+    """Place in a recorded session where another session begins."""
 
     cluster: str = ""
     topic_prefix: str = ""
@@ -293,7 +293,7 @@ class ForkOrigin(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkedPrompt(Record):
-    """Prompt of a recorded turn, as a fork copies it."""
+    """A recorded turn's prompt, as a fork copies it."""
 
     turn_id: str
     parent: int = -1
@@ -312,7 +312,7 @@ class ForkedPrompt(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkedTurn(Record):
-    """Completed turn of a recorded session, as a fork copies it."""
+    """A completed turn in a recorded session, as a fork copies it."""
 
     prompt: ForkedPrompt
     ids: bytes
@@ -324,7 +324,7 @@ class ForkedTurn(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ForkedPrefix(Record):
-    """Beginning of a recorded session, with which another one begins; exact, and never trained
+    """A recorded session's beginning, with which another one begins: exact, and never trained
     again."""
 
     origin: ForkOrigin
@@ -340,7 +340,7 @@ class ForkedPrefix(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GatewayHeartbeat(Record):
-    """State of one gateway."""
+    """One gateway's state."""
 
     gateway: str
     partition: int
@@ -375,7 +375,7 @@ class Sampling(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnControl(Record):
-    """Rule by which a worker may end a turn early, one sampled token at a time."""
+    """Rule by which a worker may end a turn early; it sees one sampled token after the other."""
 
     name: str
     settings: bytes
@@ -430,7 +430,7 @@ class GenerationPaused(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationResumed(Record):
-    """A worker goes on."""
+    """A worker goes on with its turns after a pause."""
 
     at_ms: int
     worker: str
@@ -441,7 +441,7 @@ class GenerationResumed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ParentPlace(Record):
-    """Turn of an ended session of the same run, from which new sessions go on."""
+    """A turn in an ended session of the same run, from which new sessions go on."""
 
     session_id: str
     turn: int
@@ -451,7 +451,7 @@ class ParentPlace(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SeedSession(Record):
-    """Session of an exploration whose sampling seeds another session takes."""
+    """Exploration session whose sampling seeds another session takes."""
 
     session_id: str
     text: str
@@ -460,7 +460,7 @@ class SeedSession(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupAdmitted(Record):
-    """Pacing issued the tasks of a group and took its credit."""
+    """The scheduler issued a group's tasks; a group for training takes a credit."""
 
     epoch: int
     at_ms: int
@@ -503,7 +503,7 @@ class GroupConsumed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupDropped(Record):
-    """A group will never be trained on; its credit returns."""
+    """A group will never be trained; its credit returns."""
 
     at_ms: int
     group_id: str
@@ -514,7 +514,7 @@ class GroupDropped(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupExpired(Record):
-    """Advice to the trainer: the group's deadline has passed."""
+    """Advice to the trainer: a group's deadline has passed."""
 
     epoch: int
     at_ms: int
@@ -525,7 +525,7 @@ class GroupExpired(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupReady(Record):
-    """Enough sessions of a group arrived for it to be trained on."""
+    """Enough sessions have arrived for a group to be trained."""
 
     at_ms: int
     group_id: str
@@ -563,7 +563,7 @@ class LineageStarted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerStarted(Record):
-    """A trajectory manager started; earlier ones of the same name end when they read it."""
+    """A trajectory manager started. Earlier managers with the same name end when they read it."""
 
     member: str
     manager: str
@@ -573,7 +573,7 @@ class ManagerStarted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Media(Record):
-    """Something other than text in a prompt, by reference."""
+    """A part of a prompt that is not text, by reference."""
 
     sha256: str
     uri: str
@@ -616,7 +616,7 @@ class OpenSession(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionClaimed(Record):
-    """Event: a manager owns this partition of requests and sessions from here on."""
+    """Event: from here on, a manager owns this partition of requests and sessions."""
 
     partition: int
     epoch: int
@@ -626,7 +626,7 @@ class PartitionClaimed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanWarning(Record):
-    """The plan cannot avoid waste."""
+    """The plan leaves devices idle."""
 
     epoch: int
     at_ms: int
@@ -639,7 +639,7 @@ class PlanWarning(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyWeights(Record):
-    """Current weights of a policy and how its prompts are rendered."""
+    """A policy's current weights, and how its prompts are rendered."""
 
     policy: str
     version: int
@@ -662,7 +662,7 @@ class PolicyWeights(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressStalled(Record):
-    """Something that should move does not."""
+    """A part of the run that should make progress stands still."""
 
     at_ms: int
     what: str
@@ -677,7 +677,7 @@ class ProgressStalled(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplacedSession(Record):
-    """A session of a group that left the loss, and the stored session that took its place."""
+    """A session that left its group's loss, and the stored session that took its place."""
 
     session_id: str
     by: str
@@ -687,7 +687,7 @@ class ReplacedSession(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TokenTensor(Record):
-    """An array with one row a token, inline or by reference."""
+    """An array with one row for each token, inline or by reference."""
 
     name: str
     node_id: int | None = None
@@ -702,7 +702,7 @@ class TokenTensor(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyDelta(Record):
-    """To a gateway: more of a streamed answer."""
+    """To a gateway: a part of a streamed answer."""
 
     gateway: str
     session_id: str
@@ -828,7 +828,7 @@ class RoleAssigned(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RoleReleased(Record):
-    """A worker gave up a role and the memory it took."""
+    """A worker gave up a role and freed its memory."""
 
     at_ms: int
     worker: str
@@ -843,7 +843,8 @@ class RoleReleased(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RunFinished(Record):
-    """The asked number of optimizer steps is done; everybody may stop."""
+    """The run has ended: all steps are done, or all recorded sessions are read. All processes may
+    stop."""
 
     at_ms: int
     steps: int
@@ -866,7 +867,7 @@ class SampleFailed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerClaimed(Record):
-    """A scheduler decides from here on."""
+    """From here on, this scheduler decides."""
 
     epoch: int
     scheduler: str
@@ -875,7 +876,7 @@ class SchedulerClaimed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerSnapshot(Record):
-    """Scheduler state, so that a successor need not read control from its start."""
+    """The scheduler's state, so that the next scheduler need not read control from its start."""
 
     epoch: int
     control_offset: int
@@ -886,7 +887,7 @@ class SchedulerSnapshot(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionClosed(Record):
-    """Event: no further turn is accepted; turns under way are cut."""
+    """Event: the session accepts no further turn, and running turns are cut."""
 
     session_id: str
     epoch: int
@@ -906,7 +907,7 @@ class SessionClosed(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFinalized(Record):
-    """Event: the trajectory is what the log holds up to here."""
+    """Event: a session is final. Its trajectory is what the log holds up to here."""
 
     session_id: str
     epoch: int
@@ -952,7 +953,7 @@ class SessionOpened(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class SharedGroup(Record):
-    """A group of sessions as text, signed, for runs of others."""
+    """A group's sessions as signed text, for other people's runs."""
 
     content: bytes
     signer: str
@@ -962,7 +963,7 @@ class SharedGroup(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepGroup(Record):
-    """A group of an optimizer step's batch and its sessions."""
+    """A group in an optimizer step's batch, and its sessions."""
 
     group_id: str
     sessions: tuple[str, ...] = ()
@@ -975,7 +976,7 @@ class StepGroup(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepCommitted(Record):
-    """This is what an optimizer step trained on; written before its weights are published."""
+    """What an optimizer step trained. It is written before the step's weights are published."""
 
     at_ms: int
     step: int
@@ -992,7 +993,7 @@ class StepCommitted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepCompleted(Record):
-    """An optimizer step is over and its weights are out."""
+    """An optimizer step is over, and its weights are published."""
 
     at_ms: int
     step: int
@@ -1005,7 +1006,7 @@ class StepCompleted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepSkipped(Record):
-    """An optimizer step is left out."""
+    """An optimizer step is left out, as it has nothing to train."""
 
     at_ms: int
     step: int
@@ -1055,8 +1056,8 @@ class Task(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerHeartbeat(Record):
-    """State of the trainer of a policy: the process without a device that reads its sessions and
-    leads its gang."""
+    """State of a policy's trainer: the process without a device that reads its sessions and leads
+    its gang."""
 
     policy: str
     trainer: str
@@ -1071,7 +1072,7 @@ class TrainerHeartbeat(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class VersionSpan(Record):
-    """A run of tokens sampled under one policy version; it ends where the next span starts."""
+    """A run of tokens sampled under one policy version. It ends where the next span starts."""
 
     start: int
     version_min: int
@@ -1081,7 +1082,7 @@ class VersionSpan(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TrajectoryNode(Record):
-    """A run of tokens behind a parent, as it lies in a trajectory's arrays."""
+    """A run of tokens after a parent node, and where it lies in the trajectory's arrays."""
 
     node_id: int
     parent: int
@@ -1109,7 +1110,8 @@ class TrajectoryNode(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Trajectory(Record):
-    """One finalized session: all tokens of its tree, once each."""
+    """One finalized session: its tree's tokens, each once; no tokens if it failed or is too
+    large."""
 
     session_id: str
     policy: str
@@ -1279,7 +1281,8 @@ class TurnPlayedBack(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnProgressed(Record):
-    """Event: a worker sampled more tokens of a turn."""
+    """Event: a worker sampled more tokens of a turn; without tokens, it shows that the turn is
+    not lost."""
 
     session_id: str
     turn_id: str
@@ -1356,7 +1359,7 @@ class TurnStarted(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnUndelivered(Record):
-    """Event: the client left before it had the answer of a turn that completed all the same."""
+    """Event: a turn completed, but its client left before it had the answer."""
 
     session_id: str
     epoch: int
@@ -1396,7 +1399,7 @@ class WeightsPublished(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerAssignment(Record):
-    """Last role given to a worker."""
+    """The last role that a worker was given."""
 
     worker: str
     incarnation: str
@@ -1410,7 +1413,7 @@ class WorkerAssignment(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerHeartbeat(Record):
-    """State of one process of a worker, every second."""
+    """State of one of a worker's processes, every second."""
 
     worker: str
     incarnation: str
@@ -1435,7 +1438,7 @@ class WorkerHeartbeat(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerJoined(Record):
-    """The scheduler counts with this worker."""
+    """The scheduler now counts on this process of a worker."""
 
     epoch: int
     at_ms: int
@@ -1448,7 +1451,7 @@ class WorkerJoined(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerLost(Record):
-    """The scheduler no longer counts with this process of a worker."""
+    """The scheduler no longer counts on this process of a worker."""
 
     epoch: int
     at_ms: int
@@ -1460,7 +1463,7 @@ class WorkerLost(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerUsage(Record):
-    """Activity of a worker's process in a stretch of time."""
+    """How a worker's process spent a stretch of time."""
 
     at_ms: int
     worker: str
