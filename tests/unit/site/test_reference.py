@@ -1,6 +1,7 @@
 """The pages of the site that are made from the code."""
 
 import pytest
+from rich.text import Text
 
 from scripts.site.reference import commands, gateway, metrics, records, settings, topics
 from scripts.site.reference.markdown import entry, plain
@@ -45,6 +46,12 @@ def test_each_command_has_its_options() -> None:
         section = page[page.index(f"\n## {name}\n") :].split("\n## ")[1]
         for parameter in command.params:
             assert parameter.param_type_name == "argument" or parameter.opts[0] in section
+
+
+def test_a_terminal_shows_each_help_text_whole() -> None:
+    for name, command in commands.commands():
+        for text in (command.help, *(parameter.help for parameter in command.params)):
+            assert Text.from_markup(text or "").plain == (text or ""), name
 
 
 def test_each_record_has_its_fields() -> None:
