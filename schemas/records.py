@@ -36,7 +36,7 @@ class ArmSnapshot(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplyAddress(Record):
-    """Where one gateway instance reads its answers."""
+    """Place where one gateway instance reads its answers."""
 
     partition: int
     gateway: str
@@ -976,7 +976,8 @@ class StepGroup(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepCommitted(Record):
-    """What an optimizer step trained. It is written before the step's weights are published."""
+    """Content of a trained optimizer step. It is written before the step's weights are
+    published."""
 
     at_ms: int
     step: int
@@ -1463,7 +1464,7 @@ class WorkerLost(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerUsage(Record):
-    """How a worker's process spent a stretch of time."""
+    """Report of how a worker's process spent a stretch of time."""
 
     at_ms: int
     worker: str
