@@ -976,7 +976,7 @@ class StepGroup(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class StepCommitted(Record):
-    """Content of a trained optimizer step. It is written before the step's weights are
+    """Report on what an optimizer step trained. It is written before the step's weights are
     published."""
 
     at_ms: int
