@@ -25,7 +25,7 @@ DONE = {"role": "assistant", "content": "Done."}
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of the tasks, which the leaderboard's environment writes."""
     directory = tmp_path_factory.mktemp("tasks")
-    leaderboard = [PYTHON, EXAMPLE / "leaderboard.py", "tasks", directory]
+    leaderboard = [str(PYTHON), str(EXAMPLE / "leaderboard.py"), "tasks", str(directory)]
     subprocess.run(leaderboard, check=True, timeout=120)
     return directory
 
