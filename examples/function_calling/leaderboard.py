@@ -160,9 +160,10 @@ def played_conversation(task):
             (made,) = answer["tool_calls"]
             messages += [answer, {"role": "tool", "tool_call_id": made["id"], "content": result}]
         messages.append({"role": "assistant", "content": "Done."})
-    is_right = right_in_world("played", task["id"], [[[call] for call in calls] for calls in truth])
+    answers = [[[call] for call in calls] for calls in truth]
+    accepted = right_in_world("played", task["id"], answers)
     end_worlds("played")
-    return conversation_with(task, messages) if is_right else None
+    return conversation_with(task, messages) if accepted else None
 
 
 def name_and_arguments(call):
