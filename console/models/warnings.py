@@ -36,7 +36,10 @@ _STALLS = {
 _LAG = ("scheduler.unread_s, more processes of its reader", "runbooks/lag.md")
 _PLANS = {
     "no_slot": ("more partitions of prompts", "runbooks/scale-consumers.md"),
-    "idle": ("scheduler.policy, run.lag", "docs/scheduling/device-time.md"),
+    "idle": (
+        "scheduler.policy, run.lag",
+        "runbooks/stuck-worker.md#nothing-stands-still-and-workers-are-idle",
+    ),
 }
 
 

@@ -98,7 +98,12 @@ def sft(
     # Not earlier: torch takes seconds, and a missing package is a fault that the check names.
     from seamlessflow.runs.supervised import fine_tune
 
-    typer.echo(f"the model is in {fine_tune(loaded, data, epochs, batch, _show)}")
+    def begin(done: int, steps: int) -> None:
+        behind = f"{done} of {steps} steps are done" if done else f"{steps} steps to do"
+        every = loaded.trainer.checkpoint_every
+        typer.echo(f"{behind}; a checkpoint every {every} steps (trainer.checkpoint_every)")
+
+    typer.echo(f"the model is in {fine_tune(loaded, data, epochs, batch, _show, begin)}")
 
 
 def _show(step: int, steps: int, metrics: dict[str, float]) -> None:

@@ -36,6 +36,8 @@ STATE = "state.json"
 
 OnStep = Callable[[int, int, dict[str, float]], None]
 """Called after each step with its number from 1, the step count, and its metrics."""
+OnBegin = Callable[[int, int], None]
+"""Called before the first step with the steps behind the checkpoint, and the step count."""
 
 
 class SupervisedForeign(SeamlessFlowError):
@@ -51,7 +53,14 @@ class SupervisedForeign(SeamlessFlowError):
         )
 
 
-def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: OnStep) -> Path:
+def fine_tune(
+    config: RunConfig,
+    data: Path,
+    epochs: int,
+    size: int,
+    on_step: OnStep,
+    on_begin: OnBegin = lambda *_: None,
+) -> Path:
     """Train on the file, `size` conversations a step; return the result's model directory.
 
     Raises `ConversationsRejected`, `SupervisedForeign`, and errors from renderer and back end.
@@ -75,18 +84,24 @@ def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: On
     settings = TrainerSettings(run=run, policy=config.policy, trainer=section)
     identity = _identity(settings, data, epochs, size)
     with only_run(config.out / "sft"):
-        _train(settings, batches, config.out / "sft", identity, on_step)
+        _train(settings, batches, config.out / "sft", identity, on_step, on_begin)
     return config.out / "sft" / "model"
 
 
 def _train(
-    settings: TrainerSettings, batches: Sequence[Batch], out: Path, identity: str, on_step: OnStep
+    settings: TrainerSettings,
+    batches: Sequence[Batch],
+    out: Path,
+    identity: str,
+    on_step: OnStep,
+    on_begin: OnBegin,
 ) -> None:
     backend = TorchBackend(settings.policy.model, settings.trainer)
     settings = laid_out(settings, backend.layout)
     checkpoint = out / "checkpoint"
     done = _resumed(backend, checkpoint, identity)
     backend.acquire()
+    on_begin(done, len(batches))
     for batch in batches[done:]:
         (update,) = step_updates(settings, batch, batch.step, batch.step, ())
         metrics = backend.train(update.input) | {"tokens_trained": float(batch.trained())}

@@ -6,7 +6,6 @@ import torch
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from transformers import PreTrainedModel
 
-from seamlessflow.trainer.backends.adapter.lora import published
 from seamlessflow.trainer.backends.model import DTYPES
 from seamlessflow.trainer.backends.optimizer_state import full
 from seamlessflow.trainer.backends.rank_backend import RankBackend
@@ -41,7 +40,7 @@ class FsdpBackend(RankBackend):
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:
         weights = {}
-        for name, tensor in published(self._model).items():
+        for name, tensor in self._policy.tensors(self._model).items():
             whole = full(tensor)
             if self._gang.leads:
                 weights[name] = whole.cpu()

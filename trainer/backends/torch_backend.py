@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from seamlessflow.infra.host import device_named, free_host_bytes
-from seamlessflow.trainer.backends.adapter.lora import published, trained
+from seamlessflow.trainer.backends.adapter.lora import trained
 from seamlessflow.trainer.backends.adapter.policy_model import PolicyModel
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
 from seamlessflow.trainer.backends.device_moves import DeviceMoves
@@ -223,7 +223,7 @@ class TorchBackend:
 
     def _whole_weights(self) -> dict[str, Tensor]:
         """Return the tensors to publish, by name."""
-        return dict(published(self._model))
+        return dict(self._policy.tensors(self._model))
 
     def _merged(self, sums: TokenSums) -> TokenSums:
         """Return the sums over all ranks."""

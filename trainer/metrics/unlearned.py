@@ -6,11 +6,10 @@ before and after each step. A run's report looks back on all its steps, and name
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from seamlessflow.trainer.data.batch import Prepared
-from seamlessflow.trainer.data.methods import METHOD_FAILED
+from seamlessflow.trainer.data.figures.of_batch import StepTokens
 
 StepMetrics = Mapping[str, float]
 
@@ -74,32 +73,6 @@ CAUSES: Mapping[str, str] = {
     "loss": "tokens were trained, but the loss took the gradient of all of them away",
 }
 """Each cause's meaning and remedy; a mask is found by its reason's first words."""
-
-
-@dataclass(slots=True)
-class StepTokens:
-    """The sampled tokens in complete groups: trainable ones, and masked ones by reason."""
-
-    trainable: int = 0
-    masked: Counter[str] = field(default_factory=Counter)
-    over_age: int = 0
-    """Tokens among them that are older than `trainer.max_staleness`."""
-    failed: int = 0
-    """Groups for which a method failed; their tokens count as neither."""
-    failure: str = ""
-    """The newest such failure."""
-
-    def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
-        """Return these tokens together with those of `groups`."""
-        tokens = replace(self, masked=self.masked.copy())
-        for group in groups:
-            if group.dropped and group.dropped[0] == METHOD_FAILED:
-                tokens.failed = tokens.failed + 1
-                tokens.failure = group.dropped[1]
-            tokens.trainable += group.trainable
-            tokens.masked += group.masked()
-            tokens.over_age += group.over_age
-        return tokens
 
 
 def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:

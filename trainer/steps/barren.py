@@ -11,7 +11,7 @@ groups to a failed method is always barren: the method will fail again. Pure; ca
 from dataclasses import dataclass
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.trainer.metrics.unlearned import StepTokens
+from seamlessflow.trainer.data.figures.of_batch import StepTokens
 
 
 class NothingToTrain(SeamlessFlowError):

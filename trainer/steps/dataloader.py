@@ -30,6 +30,7 @@ from seamlessflow.trainer.data.batch import (
 )
 from seamlessflow.trainer.data.figures.chances import PASSED
 from seamlessflow.trainer.data.figures.ended import CutErrors, SessionsOfStep, UnusedRewards
+from seamlessflow.trainer.data.figures.of_batch import StepTokens
 from seamlessflow.trainer.data.grouping import Group, Grouping
 from seamlessflow.trainer.data.methods import MethodFailed
 from seamlessflow.trainer.data.reuse import ReuseStore
@@ -41,7 +42,6 @@ from seamlessflow.trainer.data.sessions import (
     without_foreign,
 )
 from seamlessflow.trainer.data.staleness import StepClock, awaited
-from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.mixing.mixed_steps import Mixed, Mixing
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume

@@ -7,6 +7,7 @@ weights are version 0 in a new run, else the newest version. Called by the steps
 evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
+import logging
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -23,7 +24,15 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
-from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish, read_manifest
+from seamlessflow.infra.weights.manifest import (
+    Manifest,
+    ManifestUnknown,
+    NewVersion,
+    WeightsInvalid,
+    publish,
+    read_manifest,
+    verify,
+)
 from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.infra.weights.remote.sending import weights_sender
 from seamlessflow.infra.weights.tensors import tensors_hash
@@ -42,6 +51,7 @@ from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import ORIGIN, Resume, other_model
 from seamlessflow.trainer.settings import TrainerSettings
 
+_log = logging.getLogger(__name__)
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
 _INDEX = ".index.json"
 
@@ -292,7 +302,8 @@ def first_weights(
     """Return the weights to roll out with; write them if they are missing.
 
     A new run writes version 0. A resumed run keeps the current version. If its directory is gone,
-    it writes the weights in memory under a new number. Raise `WeightsDirectoryInUse`.
+    or not as published, it writes the weights in memory under a new number. Raise
+    `WeightsDirectoryInUse`, and `ManifestUnknown` for a version that a newer release wrote.
     """
     current = control_state.published
     origin = resume.origin
@@ -302,13 +313,25 @@ def first_weights(
         raise WeightsDirectoryInUse(url, "weights.url")
     publication.prepare()
     publication.step_before = None if current is None else origin.step
-    if current is not None and current.path.is_dir():
+    if current is not None and _is_whole(current):
         publication.send(current)
         return FirstWeights(current, False, resume)
     number = 0 if current is None else resume.next_version
     published = publication.write(backend, number, origin.step, resume.lineage)
     control_state.steps_of[number] = origin.step
     return FirstWeights(published, True, replace(resume, next_version=number + 1))
+
+
+def _is_whole(weights: PublishedWeights) -> bool:
+    """Return whether all files are as published; this host's workers do not read them again."""
+    try:
+        verify(weights.path, weights.manifest_sha256)
+    except ManifestUnknown:
+        raise
+    except WeightsInvalid as error:
+        _log.warning("version %d gets a new number: %s", weights.version, error)
+        return False
+    return True
 
 
 def announce(

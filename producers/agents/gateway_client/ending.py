@@ -120,7 +120,9 @@ def closing_calls(ending: Ending, rules: EndingRules) -> ClosingCalls:
         case AgentPruned():
             return ClosingCalls((), CloseCall(PRUNED, _NOT_NEEDED, "setting"))
         case AgentStopped():  # no fault of the agent: the sample is tried again
-            close = CloseCall("aborted", "the process that ran the agent ended", "infrastructure")
+            close = CloseCall(
+                "aborted", "the agents process ended: the sample is tried again", "infrastructure"
+            )
             return ClosingCalls((), close)
 
 

@@ -51,10 +51,8 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
     }
 
 
-def published(model: nn.Module) -> Mapping[str, Tensor]:
-    """Return the tensors to publish: an adapter's by peft's names, else the whole model's."""
-    if not _has_adapter(model):
-        return model.state_dict()
+def adapter_tensors(model: nn.Module) -> Mapping[str, Tensor]:
+    """Return an adapter's tensors, by peft's names."""
     return {
         tensor_name(*_place(name)): parameter.detach() for name, parameter in trained(model).items()
     }
@@ -84,10 +82,6 @@ def write_adapter(
         "inference_mode": True,
     }
     (directory / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
-
-
-def _has_adapter(model: nn.Module) -> bool:
-    return hasattr(model, "peft_config")
 
 
 def _place(name: str) -> tuple[str, Literal["A", "B"]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from seamlessflow.infra.weights.tensors import tensors_hash
-from seamlessflow.trainer.backends.adapter.lora import begin, write_adapter
+from seamlessflow.trainer.backends.adapter.lora import adapter_tensors, begin, write_adapter
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.model import load_model, write_model
 from seamlessflow.trainer.parallelism import Dtype
@@ -54,6 +54,10 @@ class PolicyModel:
         """Return the placed model with its adapter at its initial weights."""
         begin(model, self.settings.seed)
         return model
+
+    def tensors(self, model: PreTrainedModel) -> Mapping[str, Tensor]:
+        """Return the tensors to publish, by their names in files: the adapter's, or the model's."""
+        return adapter_tensors(model) if self.settings.adapter.used else model.state_dict()
 
     def write(self, model: PreTrainedModel, weights: Mapping[str, Tensor], directory: Path) -> None:
         """Write weights to publish: the whole model, or only the adapter."""

@@ -1,11 +1,12 @@
-"""Figures that a batch has before it is trained: its step's metrics. Pure.
+"""Figures that a batch has before it is trained: its step's tokens and metrics. Pure.
 
-Called by `steps/sequence.py`.
+Called by `steps/`.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import numpy as np
@@ -18,6 +19,7 @@ from seamlessflow.trainer.data.credit.overlong import overlong_facts
 from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.figures.chances import pass_at_k, passed
 from seamlessflow.trainer.data.lengths import length_metrics, quantiles
+from seamlessflow.trainer.data.methods import METHOD_FAILED
 from seamlessflow.trainer.data.sessions import ValidSession, parent_of
 from seamlessflow.trainer.data.staleness import StepClock
 
@@ -25,6 +27,32 @@ MOST_SHOWN = 16
 """Most reward names, and most sources, that a step shows. Agents choose both, and each gives
 several metrics."""
 _LONGEST_LABEL = 40
+
+
+@dataclass(slots=True)
+class StepTokens:
+    """The sampled tokens in complete groups: trainable ones, and masked ones by reason."""
+
+    trainable: int = 0
+    masked: Counter[str] = field(default_factory=Counter)
+    over_age: int = 0
+    """Tokens among them that are older than `trainer.max_staleness`."""
+    failed: int = 0
+    """Groups for which a method failed; their tokens count as neither."""
+    failure: str = ""
+    """The newest such failure."""
+
+    def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
+        """Return these tokens together with those of `groups`."""
+        tokens = replace(self, masked=self.masked.copy())
+        for group in groups:
+            if group.dropped and group.dropped[0] == METHOD_FAILED:
+                tokens.failed = tokens.failed + 1
+                tokens.failure = group.dropped[1]
+            tokens.trainable += group.trainable
+            tokens.masked += group.masked()
+            tokens.over_age += group.over_age
+        return tokens
 
 
 def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -> dict[str, float]:

@@ -252,7 +252,16 @@ def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_pat
     with pytest.raises(KeyboardInterrupt):
         fine_tune(configured("b"), data, 5, 16, killed)
     steps: list[int] = []
-    again = fine_tune(configured("b"), data, 5, 16, lambda step, *_: steps.append(step))
+    begun: list[tuple[int, int]] = []
+    again = fine_tune(
+        configured("b"),
+        data,
+        5,
+        16,
+        lambda step, *_: steps.append(step),
+        lambda *counts: begun.append(counts),
+    )
+    assert begun == [(4, 10)]
     assert steps == [5, 6, 7, 8, 9, 10]
     ours, theirs = (load_file(directory / "model.safetensors") for directory in (whole, again))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

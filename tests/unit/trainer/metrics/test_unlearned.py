@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
+from seamlessflow.trainer.data.figures.of_batch import StepTokens
 from seamlessflow.trainer.metrics.unlearned import (
     CAUSES,
     FEWEST_STEPS,
-    StepTokens,
     why_barren,
     why_little,
     why_no_gradient,

@@ -301,6 +301,24 @@ def test_weights_that_are_gone_are_written_again_under_a_new_number(
     assert state.steps_of[8] == 6
 
 
+def test_weights_that_are_broken_are_written_again_under_a_new_number(
+    settings: TrainerSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    publication, root, state = Publication(settings), settings.weights_dir, ControlState("policy")
+    written = first_weights(
+        publication, root, state, resume_from(state, Origin(), "a"), StubBackend()
+    ).published
+    state.apply(publication.announcement(written, "a", 0), 0)
+    (cut,) = written.path.glob("*.safetensors")
+    cut.write_bytes(cut.read_bytes()[:-1])
+    first = first_weights(
+        publication, root, state, resume_from(state, Origin(), "b"), StubBackend()
+    )
+    assert (first.published.version, first.new) == (1, True)
+    verify(first.published.path, first.published.manifest_sha256)
+    assert "version 0 gets a new number: weights in" in caplog.text
+
+
 def test_weights_of_another_run_are_not_overwritten(settings: TrainerSettings) -> None:
     publication, state = Publication(settings), ControlState("policy")
     publication.prepare()

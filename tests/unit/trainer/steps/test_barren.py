@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from seamlessflow.trainer.data.batch import SkippedStep
-from seamlessflow.trainer.metrics.unlearned import StepTokens, why_barren
+from seamlessflow.trainer.data.figures.of_batch import StepTokens
+from seamlessflow.trainer.metrics.unlearned import why_barren
 from seamlessflow.trainer.steps.barren import BarrenSteps, NothingToTrain
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES

@@ -12,8 +12,8 @@ from seamlessflow.trainer.credit import TURN_REWARDS
 from seamlessflow.trainer.data.advantages import Advantages
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.data.figures.of_batch import StepTokens
 from seamlessflow.trainer.data.methods import RecordedMethodFailed
-from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.steps.dataloader import EXPIRY_LATEST_MS, EXPIRY_QUIET_MS
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
