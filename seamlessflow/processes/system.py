@@ -171,7 +171,7 @@ class System:
             waited_s = time.monotonic() - begun_s
             if absent and waited_s >= (said + 1) * _SAY_EVERY_S:
                 said += 1
-                self._display.notice(f"after {waited_s:.0f} s there is no {', no '.join(absent)}")
+                self._display.notice(f"still starting, {waited_s:.0f} s: {', '.join(absent)}")
             return not absent
 
         limit_s = self._config.start_timeout_s

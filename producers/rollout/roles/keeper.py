@@ -6,9 +6,10 @@ sleeps.
 """
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
+from seamlessflow.infra.weights.manifest import WeightsInvalid
 from seamlessflow.infra.worker.activity import Activity, PhaseTimes
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
@@ -16,6 +17,7 @@ from seamlessflow.producers.rollout.roles import announcements as records
 from seamlessflow.producers.rollout.roles.announcements import AnnouncedState
 from seamlessflow.producers.rollout.roles.device import RolloutDevice
 from seamlessflow.producers.rollout.roles.moves import (
+    Acquire,
     Acquired,
     Load,
     Loaded,
@@ -35,6 +37,31 @@ from seamlessflow.producers.rollout.turns.serving import Service, Serving
 from seamlessflow.schemas.records import Record
 
 _log = logging.getLogger(__name__)
+_FIRST_WEIGHTS_MS = 300_000
+_LOOK_AGAIN_MS = 5_000
+
+
+@dataclass(slots=True)
+class AwaitedWeights:
+    """The wait of a process without an engine, whose first weights could not be read. Pure.
+
+    A trainer that starts writes lost weights again, under a new number, once it has loaded its
+    checkpoint. A process that ended meanwhile would use up its restarts.
+    """
+
+    since_ms: int | None = None
+    """When weights could not be read for the first time; None: that did not happen."""
+    again_ms: int = 0
+    """When the same weights are tried again."""
+
+    def may_come(self, error: Exception, now_ms: int) -> bool:
+        """Note that weights could not be read; return True if whole ones may still come."""
+        if not isinstance(error, WeightsInvalid) or error.lasting:
+            return False
+        if self.since_ms is None:
+            self.since_ms = now_ms
+        self.again_ms = now_ms + _LOOK_AGAIN_MS
+        return now_ms - self.since_ms < _FIRST_WEIGHTS_MS
 
 
 @dataclass(eq=False)
@@ -49,6 +76,7 @@ class RoleKeeper:
     _updates: UpdateRule
     _handed_back: int = 0
     _loading: Span | None = None
+    _awaited: AwaitedWeights = field(default_factory=AwaitedWeights)
 
     @property
     def name(self) -> str:
@@ -108,6 +136,9 @@ class RoleKeeper:
         if isinstance(move, Rejoin):
             self._rejoin()
             return
+        again = isinstance(move, Acquire) and move.weights == self._roles.unusable
+        if again and now_ms < self._awaited.again_ms:
+            return
         _log.info("%s begins", type(move).__name__)
         times = PhaseTimes()
         if isinstance(move, Release):
@@ -134,7 +165,9 @@ class RoleKeeper:
                 outcome.times.end("report")
                 self._released(outcome, now_ms)
             case NotStarted(move, error):
-                if not self._roles.reject(move):
+                first = isinstance(move, Acquire) and self._roles.loaded is None
+                others = self._roles.reject(move)
+                if not (others or (first and self._awaited.may_come(error, now_ms))):
                     raise error
                 _log.warning("version %d is not loaded: %s", move.weights.version, error)
             case MoveFailed(_, error):

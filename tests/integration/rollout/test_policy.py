@@ -1,6 +1,9 @@
 """The rollout worker with the torch engine: what is on the log is what the policy says."""
 
+import logging
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -59,6 +62,28 @@ def serving(
     announce(system, name, version)
     system.start(name, f"policy-{name}", capacity=8, torch=ONE_THREAD)
     return system.serve(name, slot)
+
+
+class Refusal(logging.Handler):
+    """A log's reader, which waits for a line with this text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+        self.seen = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.text in record.getMessage():
+            self.seen.set()
+
+
+@contextmanager
+def logged_by(handler: logging.Handler) -> Iterator[None]:
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def announce(system: RolloutSystem, name: str, version: PublishedWeights) -> None:
@@ -192,6 +217,24 @@ def test_a_seeded_turn_that_begins_anew_is_the_same(
     )
     system.generate(role, "t-draws-else", prompt(0), sampling=asked)
     assert first.token_ids == again.token_ids != system.completed("t-draws-else").token_ids
+
+
+def test_a_worker_whose_first_weights_are_gone_waits_for_others(
+    system: RolloutSystem, versions: list[PublishedWeights]
+) -> None:
+    gone = replace(versions[0], directory=f"{versions[0].directory}-gone")
+    announce(system, "waits", gone)
+    worker = system.start("waits", "policy-waits", torch=ONE_THREAD)
+    refused = Refusal("version 0 is not loaded")
+    with logged_by(refused):
+        system.assign("waits", "rollout", 7)
+        assert refused.seen.wait(system.deadline_s)
+    announce(system, "waits", versions[1])
+    role = system.wait(r.RoleAcquired, lambda role: role.worker == "waits")
+    assert role.version == 1
+    system.generate(role, "t-waits", prompt(0), sampling=r.Sampling(max_tokens=3))
+    assert system.completed("t-waits").token_ids
+    assert worker.error is None
 
 
 def test_spoilt_weights_are_never_served(

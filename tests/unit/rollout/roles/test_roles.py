@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.infra.weights.manifest import ManifestUnknown, WeightsInvalid
 from seamlessflow.infra.weights.versions import PublishedWeights
+from seamlessflow.producers.rollout.roles.device import EngineMissing
+from seamlessflow.producers.rollout.roles.keeper import AwaitedWeights
 from seamlessflow.producers.rollout.roles.moves import (
     Acquire,
     Load,
@@ -305,3 +308,19 @@ def test_a_process_that_leaves_takes_no_other_role() -> None:
     roles.released()
     roles.apply(assigned(2))
     assert roles.next_move() is None
+
+
+GONE = WeightsInvalid("v0", "manifest.json", "No such file or directory")
+
+
+def test_a_process_without_an_engine_waits_some_minutes_for_weights_that_are_gone() -> None:
+    awaited = AwaitedWeights()
+    assert awaited.may_come(GONE, 1_000)
+    assert awaited.again_ms > 1_000
+    assert awaited.may_come(GONE, 300_000)
+    assert not awaited.may_come(GONE, 301_000)
+
+
+def test_it_does_not_wait_for_weights_that_no_other_start_can_read() -> None:
+    assert not AwaitedWeights().may_come(ManifestUnknown("v0", "manifest.json", "kind x"), 0)
+    assert not AwaitedWeights().may_come(EngineMissing(), 0)
