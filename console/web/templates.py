@@ -18,6 +18,8 @@ from seamlessflow.infra.printable import printable
 from seamlessflow.lab.timeline.page import FILES as TIMELINE_FILES
 
 FOLDER = Path(str(files(__package__) / "pages"))
+_WHOLE = 999.5
+_HUGE = 1e9
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -93,15 +95,17 @@ def share(value: float | None) -> str:
 
 
 def reward(value: float | None) -> str:
-    """Return a reward."""
-    return "" if value is None else f"{value:.3g}"
+    """Return a reward, or another figure: three digits, and all digits before the point."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:.3g}"
 
 
 def signed(value: float | None) -> str:
     """Return a difference with its sign."""
     if not value:
         return "" if value is None else "0"
-    return f"{value:+.3g}"
+    return f"{value:+,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:+.3g}"
 
 
 def url(path: str, **parts: Any) -> str:
