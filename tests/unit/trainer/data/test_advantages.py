@@ -18,6 +18,7 @@ from seamlessflow.trainer.data.advantages import (
     varied,
 )
 from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.unread import READERS
 
 RETURNS = np.array([1.0, 0.0, 0.0, 0.5])
 EXACT = ReturnRules(epsilon=0.0)
@@ -144,7 +145,8 @@ def test_the_noise_of_a_judge_makes_no_signal_of_full_size(name: str, noise: flo
     advantages = advantages_of(
         name, *(episode(value, 0.0) for value in returns), epsilon=ReturnRules().epsilon
     )
-    assert np.abs(advantages).max() < 0.08
+    largest = float(np.abs(advantages).max())
+    assert largest < 0.08, "add rules.epsilon to what divides the returns"
 
 
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn"])
@@ -159,7 +161,31 @@ def test_an_estimator_that_gives_a_lone_session_nothing_is_listed_as_comparing_s
     lone = [episode(1.0, 0.5, 2.0)]
     silent = {name for name in ESTIMATORS if not np.any(estimator(name, ReturnRules())(lone))}
     # These two compare turns of equal depth, which the branches of one session have too.
-    assert silent == {*COMPARED, "turn", "session_and_turn"}
+    assert silent == {*COMPARED, "turn", "session_and_turn"}, "COMPARED in trainer/credit.py"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"), [("epsilon", 0.5), ("deviation", "sample"), ("discount", 0.5)]
+)
+def test_a_setting_that_an_estimator_reads_is_not_refused_beside_it(
+    setting: str, value: Any
+) -> None:
+    group = episode(1.0, 1.0, 0.5), episode(0.0, 0.0), episode(0.0, 0.5, 0.25)
+    usual: dict[str, Any] = {"epsilon": 0.0, "deviation": "population", "discount": 1.0}
+    reading = {
+        name
+        for name in ESTIMATORS
+        if advantages_of(name, *group, **usual)
+        != advantages_of(name, *group, **{**usual, setting: value})
+    }
+    allowed = {
+        name
+        for reader in READERS["returns", setting]
+        if reader.setting == "advantage"
+        for name in reader.values
+    }
+    assert reading
+    assert reading <= allowed, "READERS in trainer/unread.py"
 
 
 def test_a_return_restarts_at_a_turn_of_a_lower_reward_and_reaches_no_earlier_turn() -> None:

@@ -29,6 +29,7 @@ from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication, WeightsDirectoryInUse, first_weights
 from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
 from tests.builders.records import control
+from tests.builders.records.sampling import BENT_SAMPLING, BY_REQUEST
 from tests.builders.trainer.stub_backend import StubBackend
 
 LOG = "cluster/prefix."
@@ -173,9 +174,10 @@ def test_all_versions_announce_one_tokenizer_and_the_model_s_own_distribution(
         == 1
     )
     assert (Path(announced[0].tokenizer_directory) / "tokenizer.json").is_file()
-    bent = Sampling(temperature=0, top_p=0.5, min_p=0.1, presence_penalty=1, frequency_penalty=1)
-    sampled_with = effective_sampling(bent, announced[0].overrides, room=9)
-    assert inexact_reason(sampled_with) == "", "nothing that the agent asks for changes it"
+    for parameter in BENT_SAMPLING.keys() - BY_REQUEST:
+        bent = Sampling(**{parameter: BENT_SAMPLING[parameter]})
+        sampled_with = effective_sampling(bent, announced[0].overrides, room=9)
+        assert inexact_reason(sampled_with) == "", f"an agent's {parameter} changes it"
     assert list(versions(settings.weights_dir)) == [1, 2, 3, 4]
 
 

@@ -1,6 +1,6 @@
 """Decisions of commands, without any I/O."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from tests.builders.records.commands import (
     request_turn,
 )
 from tests.builders.records.content import ids, message
+from tests.builders.records.sampling import BENT_SAMPLING, PLAIN_SAMPLING
 from tests.builders.records.sessions import (
     closed,
     completed,
@@ -126,15 +127,19 @@ def test_a_policy_that_trains_truncated_turns_trains_nothing_else_inexact(
     assert (event.behavior_exact, event.train_inexact) == (False, trained)
 
 
-@pytest.mark.parametrize(
-    ("bent", "reason"), [({"top_p": 0.9}, "top_p"), ({"logit_bias": {"1": 2.0}}, "logit_bias")]
-)
-def test_a_bent_distribution_is_recorded(bent: dict[str, Any], reason: str) -> None:
-    decision = decide(session_after().session, request_turn(sampling=Sampling(**bent)), context())
+# The policy of these tests has a temperature of its own.
+@pytest.mark.parametrize("parameter", sorted(BENT_SAMPLING.keys() - {"temperature"}))
+def test_a_bent_distribution_is_recorded(parameter: str) -> None:
+    bent = Sampling(**{parameter: BENT_SAMPLING[parameter]})
+    event = decide(session_after().session, request_turn(sampling=bent), context()).events[0]
 
-    event = decision.events[0]
     assert isinstance(event, r.TurnStarted)
-    assert (event.behavior_exact, event.inexact_reason) == (False, reason)
+    assert (event.behavior_exact, event.inexact_reason) == (False, parameter)
+
+
+def test_each_sampling_parameter_is_known_to_bend_the_distribution_or_not() -> None:
+    parameters = {parameter.name for parameter in fields(Sampling)}
+    assert parameters == {*BENT_SAMPLING, *PLAIN_SAMPLING}, "a name is missing in tests/builders"
 
 
 @pytest.mark.parametrize(
