@@ -166,8 +166,8 @@ class RoleKeeper:
                 self._released(outcome, now_ms)
             case NotStarted(move, error):
                 first = isinstance(move, Acquire) and self._roles.loaded is None
-                others = self._roles.reject(move)
-                if not (others or (first and self._awaited.may_come(error, now_ms))):
+                goes_on = self._roles.reject(move)
+                if not (goes_on or (first and self._awaited.may_come(error, now_ms))):
                     raise error
                 _log.warning("version %d is not loaded: %s", move.weights.version, error)
             case MoveFailed(_, error):
