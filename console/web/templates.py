@@ -95,17 +95,20 @@ def share(value: float | None) -> str:
 
 
 def reward(value: float | None) -> str:
-    """Return a reward, or another figure: three digits, and all digits before the point."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:.3g}"
+    """Return a reward, or another figure of a step."""
+    return "" if value is None else _figure(value)
 
 
 def signed(value: float | None) -> str:
     """Return a difference with its sign."""
     if not value:
         return "" if value is None else "0"
-    return f"{value:+,.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:+.3g}"
+    return _figure(value, "+")
+
+
+def _figure(value: float, sign: str = "") -> str:
+    """Return three digits, and all digits before the point."""
+    return f"{value:{sign},.0f}" if _WHOLE <= abs(value) < _HUGE else f"{value:{sign}.3g}"
 
 
 def url(path: str, **parts: Any) -> str:

@@ -26,7 +26,6 @@ from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.infra.weights.manifest import (
     Manifest,
-    ManifestUnknown,
     NewVersion,
     WeightsInvalid,
     publish,
@@ -326,9 +325,9 @@ def _is_whole(weights: PublishedWeights) -> bool:
     """Return whether all files are as published; this host's workers do not read them again."""
     try:
         verify(weights.path, weights.manifest_sha256)
-    except ManifestUnknown:
-        raise
     except WeightsInvalid as error:
+        if error.lasting:
+            raise
         _log.warning("version %d gets a new number: %s", weights.version, error)
         return False
     return True

@@ -165,13 +165,15 @@ class RoleKeeper:
                 outcome.times.end("report")
                 self._released(outcome, now_ms)
             case NotStarted(move, error):
-                first = isinstance(move, Acquire) and self._roles.loaded is None
-                goes_on = self._roles.reject(move)
-                if not (goes_on or (first and self._awaited.may_come(error, now_ms))):
+                if not (self._roles.reject(move) or self._may_wait(error, now_ms)):
                     raise error
                 _log.warning("version %d is not loaded: %s", move.weights.version, error)
             case MoveFailed(_, error):
                 raise error
+
+    def _may_wait(self, error: Exception, now_ms: int) -> bool:
+        """Return True if there is no engine yet, and whole weights may still come."""
+        return self._roles.loaded is None and self._awaited.may_come(error, now_ms)
 
     def _may_load(self, move: Load, now_ms: int) -> bool:
         """Return True if it is the worker's turn to load, or its role is assigned anew."""
